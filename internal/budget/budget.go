@@ -86,17 +86,21 @@ func escaped(s string) int64 {
 }
 
 // Cost returns the highest cost of a call with at most so many tokens, whatever part of its prompt
-// the provider reads from its cache or writes to it.
+// the provider reads from its cache or writes to it, whatever part of its response is reasoning, and
+// whether or not its prompt is so long that other prices apply.
 func Cost(prompt, output int64, entry model.CatalogueEntry) int64 {
-	u := contract.Usage{PromptTokens: prompt, CompletionTokens: output}
-	if entry.PriceReasoning > entry.PriceOut {
-		u.ReasoningTokens = output
+	short := entry
+	short.LongContext = nil
+	var most int64
+	for _, e := range []model.CatalogueEntry{entry, short} {
+		for _, u := range []contract.Usage{{}, {CachedTokens: prompt}, {CacheWriteTokens: prompt}} {
+			u.PromptTokens, u.CompletionTokens = prompt, output
+			most = max(most, model.Cost(u, e))
+			u.ReasoningTokens = output
+			most = max(most, model.Cost(u, e))
+		}
 	}
-	plain := model.Cost(u, entry)
-	u.CachedTokens = prompt
-	cached := model.Cost(u, entry)
-	u.CachedTokens, u.CacheWriteTokens = 0, prompt
-	return max(plain, cached, model.Cost(u, entry))
+	return most
 }
 
 // Output returns the output limit that a call sends: the requested one, at most the model's.

@@ -60,15 +60,19 @@ func TestACountedBeginningReplacesItsBound(t *testing.T) {
 	}
 }
 
-func TestTheCostIsTheHighestOfAllWaysToCache(t *testing.T) {
+func TestTheCostIsTheHighestOfAllWaysToCacheAndToReason(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a seeded test
 	price := func() float64 { return float64(random.IntN(4)) * random.Float64() * 10 }
 	for range 2000 {
-		e := model.CatalogueEntry{PriceIn: price(), PriceCached: price(), PriceCacheWrite: price(), PriceOut: price()}
+		e := model.CatalogueEntry{PriceIn: price(), PriceCached: price(), PriceCacheWrite: price(), PriceOut: price(), PriceReasoning: price()}
+		if random.IntN(2) == 0 {
+			e.LongContext = &model.LongContext{Above: random.Int64N(10_000), PriceIn: price(), PriceCached: price(), PriceCacheWrite: price(), PriceOut: price()}
+		}
 		prompt, output := random.Int64N(10_000), random.Int64N(10_000)
 		cached := random.Int64N(prompt + 1)
 		used := contract.Usage{PromptTokens: prompt, CompletionTokens: random.Int64N(output + 1), CachedTokens: cached, CacheWriteTokens: random.Int64N(prompt - cached + 1)}
+		used.ReasoningTokens = random.Int64N(used.CompletionTokens + 1)
 		require.LessOrEqual(t, model.Cost(used, e), budget.Cost(prompt, output, e), "%+v at %+v", used, e)
 	}
 }

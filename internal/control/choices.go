@@ -59,13 +59,13 @@ func (r *Runs) AgentModels(ctx context.Context) ([]AgentModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	models, _ := r.agentModels(list)
+	models, _ := r.agentModels(ctx, list)
 	return models, nil
 }
 
 // agentModels returns the model of each agent. The error explains why some have none. A choice that
 // cannot be used is left out, with its problem.
-func (r *Runs) agentModels(list []modelchoices.Choice) ([]AgentModel, error) {
+func (r *Runs) agentModels(ctx context.Context, list []modelchoices.Choice) ([]AgentModel, error) {
 	usable := slices.DeleteFunc(slices.Clone(list), func(c modelchoices.Choice) bool { return r.unusable(c) != "" })
 	models, from, missing := setup.EveryModel(setup.WithChoices(r.Config, r.Config, usable))
 	var out []AgentModel
@@ -76,7 +76,7 @@ func (r *Runs) agentModels(list []modelchoices.Choice) ([]AgentModel, error) {
 		}
 		if i := slices.IndexFunc(list, func(c modelchoices.Choice) bool { return c.Agent == agent }); i >= 0 {
 			row.Choice, row.Problem = &list[i], r.unusable(list[i])
-			row.Warnings = r.warnings(list[i].Model)
+			row.Warnings = r.warnings(ctx, list[i].Model)
 		}
 		out = append(out, row)
 	}
@@ -118,7 +118,7 @@ func CheckModelAgent(agent contract.Agent) error {
 // SetAgentModel chooses the model of an agent for new runs and pipelines. Runs and pipelines that
 // exist keep theirs.
 func (r *Runs) SetAgentModel(ctx context.Context, agent contract.Agent, n NewModelChoice) (AgentModel, error) {
-	choice, err := r.checkChoice(agent, n)
+	choice, err := r.checkChoice(ctx, agent, n)
 	if err != nil {
 		return AgentModel{}, err
 	}
@@ -163,7 +163,7 @@ func (r *Runs) ModelChanges(ctx context.Context, agent contract.Agent, limit int
 }
 
 // checkChoice returns the model of a request, unless the agent could not use it.
-func (r *Runs) checkChoice(agent contract.Agent, n NewModelChoice) (contract.ModelChoice, error) {
+func (r *Runs) checkChoice(ctx context.Context, agent contract.Agent, n NewModelChoice) (contract.ModelChoice, error) {
 	if err := CheckModelAgent(agent); err != nil {
 		return contract.ModelChoice{}, err
 	}
@@ -178,7 +178,7 @@ func (r *Runs) checkChoice(agent contract.Agent, n NewModelChoice) (contract.Mod
 	if err := CheckSampling(choice.Temperature, choice.Effort); err != nil {
 		return choice, err
 	}
-	entry, known := r.modelEntry(choice)
+	entry, known := r.modelEntry(ctx, choice)
 	switch {
 	case !known:
 	case embeds(entry):
@@ -235,21 +235,25 @@ func embeds(e model.CatalogueEntry) bool {
 }
 
 // modelEntry returns what is known about a model, and whether anything is.
-func (r *Runs) modelEntry(choice contract.ModelChoice) (model.CatalogueEntry, bool) {
+func (r *Runs) modelEntry(ctx context.Context, choice contract.ModelChoice) (model.CatalogueEntry, bool) {
 	for _, p := range setup.Providers(r.Config) {
 		if p.Name == choice.Provider {
-			return setup.Catalogue(r.Config).Find(p, choice.Model)
+			catalogue, err := r.Catalogue(ctx)
+			if err != nil { // what the configuration knows is better than nothing
+				catalogue = setup.Catalogue(r.Config)
+			}
+			return catalogue.Find(p, choice.Model)
 		}
 	}
 	return model.CatalogueEntry{}, false
 }
 
 // warnings returns what a person should know about a model.
-func (r *Runs) warnings(choice contract.ModelChoice) []string {
+func (r *Runs) warnings(ctx context.Context, choice contract.ModelChoice) []string {
 	if _, ok := r.Config.Models.Providers[choice.Provider]; !ok {
 		return nil // reported as a problem
 	}
-	if _, known := r.modelEntry(choice); known {
+	if _, known := r.modelEntry(ctx, choice); known {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s/%s is not in the catalogue: its price and limits are estimates (models.catalogue)", choice.Provider, choice.Model)}

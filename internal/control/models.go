@@ -102,7 +102,7 @@ func (r *Runs) Models(ctx context.Context, check bool) Models {
 			out.Problems = append(out.Problems, "The models that people chose are unknown, so only the configuration is shown: "+fault.Of(err).Message)
 		}
 	}
-	models, unset := r.agentModels(chosen)
+	models, unset := r.agentModels(ctx, chosen)
 	for _, m := range models {
 		if m.Model != nil {
 			out.Agents[m.Agent], out.Settings[m.Agent] = *m.Model, m.Source

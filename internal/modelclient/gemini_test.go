@@ -382,7 +382,7 @@ func TestEffortIsExpressedAsEachGeminiModelExpectsIt(t *testing.T) {
 			require.Equal(t, c.want, in(t, sentGemini(t, c.entry, req).body, "generationConfig", "thinkingConfig"))
 
 			s, _ := wireClient(t, geminiWire, "rules:\n  - reply: {text: fine}\n")
-			s.catalogue = model.Catalogue{{Provider: "p", Model: "*", MaxOutput: c.entry.MaxOutput, Capabilities: c.entry.Capabilities}}
+			s.SetCatalogue(model.Catalogue{{Provider: "p", Model: "*", MaxOutput: c.entry.MaxOutput, Capabilities: c.entry.Capabilities}})
 			_, err := s.Complete(t.Context(), req)
 			require.NoError(t, err, "the provider accepts it")
 		})
@@ -419,7 +419,7 @@ func TestPicturesReachTheGeminiModelsThatSeeThem(t *testing.T) {
 	for _, name := range []string{"gemini-3-flash", "gemini-2.5-flash"} {
 		req.Choice.Model = name
 		s, _ := wireClient(t, geminiWire, "rules:\n  - when: {contains: a shot}\n    reply: {text: fine}\n")
-		s.catalogue = model.Catalogue{{Provider: "p", Model: "*", Capabilities: sees.Capabilities}}
+		s.SetCatalogue(model.Catalogue{{Provider: "p", Model: "*", Capabilities: sees.Capabilities}})
 		_, err := s.Complete(t.Context(), req)
 		require.NoError(t, err, "the provider accepts them")
 	}

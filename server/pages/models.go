@@ -37,11 +37,11 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 	ctx := r.Context()
 	shell.Section, shell.Title, shell.Live = "models", "Models", "/api/stream"
 	p := ui.ModelsPage{Shell: shell, Limit: s.Runs.Config.Models.Budgets.DayCostUSD.Int64()}
-	agents, err := s.Runs.AgentModels(ctx)
+	catalogue, err := s.Runs.Catalogue(ctx)
 	if err != nil {
 		return nil, err
 	}
-	catalogue, err := s.Runs.Catalogue(ctx)
+	agents, err := s.Runs.AgentModels(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func modelGroups(cfg *config.Config, catalogue model.Catalogue, agent contract.A
 			e, _ = catalogue.Find(p, e.Model)
 			option := ui.ModelOption{
 				Name: p.Name + "/" + e.Model, FixedTemperature: e.Can(model.CapabilityFixedTemperature), Effort: e.Can(model.CapabilityEffort),
-				Text: fmt.Sprintf("%s: %s tokens, $ %s", e.Model, ui.Count(e.ContextWindow), ui.PriceOf(*knownModel(e))),
+				Text: fmt.Sprintf("%s: %s tokens, $ %s", e.Model, ui.Count(e.ContextWindow), ui.Price(*knownModel(e))),
 			}
 			if !slices.ContainsFunc(group.Models, func(m ui.ModelOption) bool { return m.Name == option.Name }) {
 				group.Models = append(group.Models, option)
@@ -138,9 +138,9 @@ func (s *Server) knownModels(ctx context.Context, catalogue model.Catalogue, age
 		e, _ := catalogue.Find(p, name)
 		add(e)
 	}
-	for _, m := range agents {
-		if m.Model != nil {
-			look(m.Model.Provider, m.Model.Model)
+	for _, a := range agents {
+		if a.Model != nil {
+			look(a.Model.Provider, a.Model.Model)
 		}
 	}
 	activity, err := s.Views.ModelActivity(ctx, today())

@@ -400,9 +400,9 @@ func Models(p ModelsPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var19 string
-				templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(PriceOf(m))
+				templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(Price(m))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `models.templ`, Line: 144, Col: 65}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `models.templ`, Line: 144, Col: 63}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 				if templ_7745c5c3_Err != nil {
@@ -732,9 +732,9 @@ func agentModelRow(a AgentModel) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var37 string
-			templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(PriceOf(*a.Known))
+			templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(Price(*a.Known))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `models.templ`, Line: 201, Col: 67}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `models.templ`, Line: 201, Col: 65}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 			if templ_7745c5c3_Err != nil {
@@ -1236,8 +1236,8 @@ func callsOf(m *KnownModel) int64 {
 	return int64(m.Today.Calls)
 }
 
-// PriceOf formats the prices of a model; a free model is labelled as such.
-func PriceOf(m KnownModel) string {
+// Price formats the prices of a model; a free model is labelled as such.
+func Price(m KnownModel) string {
 	switch {
 	case m.Assumed && m.PriceIn == 0 && m.PriceOut == 0:
 		return "unknown"
