@@ -153,3 +153,40 @@ test('the theme is chosen by keys, at once, and stays', async ({ page }) => {
   await page.goto('/agents');
   expect(await ground()).toBe(dark);
 });
+
+test('a model is chosen and reset by keyboard, and someone who saw an older choice is told', async ({ page, complaints }, info) => {
+  await page.setViewportSize(phone);
+  await page.goto('/settings/models');
+  const row = page.locator('#agent-beta');
+  const before = (await row.locator('.mono').first().innerText()).trim();
+  const summary = row.locator('summary');
+  await summary.focus();
+  await keys(page, 'Enter');
+  await row.getByLabel('Model for the beta', { exact: true }).selectOption('anthropic/claude-sonnet-4-5');
+  const temperature = row.getByLabel('Temperature for the beta');
+  await temperature.fill('0.3');
+  await fits(page);
+  await accessible(page, info);
+  if (shots) await shoot(page, 'choose-model');
+  await row.getByRole('button', { name: 'Save' }).focus();
+  await keys(page, 'Enter');
+  await expect(row).toContainText('anthropic/claude-sonnet-4-5 (temperature 0.3)');
+  await expect(row).toContainText('settings page, by dashboard at ');
+  await expect(page.locator('#model-changes tbody tr').first()).toContainText('claude-sonnet-4-5');
+
+  await row.getByLabel('Model for the beta', { exact: true }).selectOption('openai/o3');
+  await expect(temperature, 'o3 takes no temperature').toBeDisabled();
+  await expect(page.locator('#agent-gamma .mono').first()).not.toContainText('claude-sonnet-4-5');
+
+  const other = await page.request.put('/api/models/agents/beta', { data: { model: 'openai/gpt-5-mini', by: 'ana' } });
+  expect(other.ok()).toBeTruthy();
+  complaints.allow(/status of 409 |answer 409: PUT /);
+  await row.getByRole('button', { name: 'Save' }).click();
+  await expect(page.locator('.toast')).toContainText(['ana set the model of the beta to openai/gpt-5-mini']);
+
+  await page.reload();
+  await summary.click();
+  await row.getByRole('button', { name: 'Reset' }).click();
+  await page.locator('dialog#confirm [data-confirm]').click();
+  await expect(row.locator('.mono').first()).toHaveText(before);
+});
