@@ -80,7 +80,7 @@ func everyAction() ending {
 func reasoning() ending {
 	return ending{
 		name: "reasoning", scenario: quick,
-		args:    []string{"--set", `models.catalogue=[{provider: scripted, model: "*", capabilities: [json_schema, tools, effort]}]`},
+		args:    []string{"--model", "scripted/reasoning"},
 		answers: []string{"heal --action " + string(contract.HealMoreReasoning), "heal --action " + string(contract.HealLessReasoning)},
 		faults:  []fault{{agent: contract.AgentPlanner, status: http.StatusUnauthorized, times: 2}},
 	}
