@@ -46,7 +46,7 @@ func newModels(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "check that each provider responds and accepts its key")
-	cmd.Flags().BoolVar(&all, "all", false, "show all models of the catalogue, not only the newest of each provider")
+	cmd.Flags().BoolVar(&all, "all", false, "show all models of the catalogue, not only the newest of each configured provider")
 	cmd.AddCommand(newModelsSet(a), newModelsUnset(a), newModelsHistory(a))
 	cmd.AddCommand(local(newModelsUpdate(a))...)
 	return cmd
@@ -80,7 +80,7 @@ func (a *app) printModels(known control.Models, all bool) {
 	fmt.Fprintln(a.out)
 	shown, hidden := known.Catalogue, 0
 	if !all {
-		shown, hidden = newestOf(known.Catalogue)
+		shown, hidden = newestOf(known.Catalogue, known.Providers)
 	}
 	w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PROVIDER\tMODEL\tCONTEXT\tOUTPUT\tUSD/M IN\tUSD/M OUT\tRELEASED\tUNTIL\tSOURCE")
@@ -90,7 +90,7 @@ func (a *app) printModels(known control.Models, all bool) {
 	}
 	_ = w.Flush()
 	if hidden > 0 {
-		fmt.Fprintf(a.out, "%d older models are not shown; show them with --all.\n", hidden)
+		fmt.Fprintf(a.out, "%d older models, and those of other providers, are not shown; show them with --all.\n", hidden)
 	}
 	if known.Missing != "" {
 		fmt.Fprintln(a.out, "Without what this installation has stored about models:", terminal.CleanLines(known.Missing))
@@ -111,16 +111,20 @@ func priceOf(p control.ModelPrice) string {
 	}
 }
 
-// newestOf returns the newest models of each provider, and the number of the others. Models without a
-// day of release count as new: they are few, and often a person's own.
-func newestOf(c model.Catalogue) (shown model.Catalogue, hidden int) {
+// newestOf returns the newest models of each configured provider, and the number of the others. Models
+// without a day of release count as new: they are few, and often a person's own.
+func newestOf(c model.Catalogue, providers []control.ModelProvider) (shown model.Catalogue, hidden int) {
+	configured := map[string]bool{}
+	for _, p := range providers {
+		configured[p.Name], configured[p.Kind] = true, true
+	}
 	byAge := slices.Clone(c)
 	slices.SortStableFunc(byAge, func(a, b model.CatalogueEntry) int {
 		return cmp.Compare(cmp.Or(b.Released, "9999"), cmp.Or(a.Released, "9999"))
 	})
 	counts, newest := map[string]int{}, map[[2]string]bool{}
 	for _, e := range byAge {
-		if e.Released == "" || counts[e.Provider] < newestModels {
+		if configured[e.Provider] && (e.Released == "" || counts[e.Provider] < newestModels) {
 			newest[[2]string{e.Provider, e.Model}] = true
 		}
 		counts[e.Provider]++
@@ -212,7 +216,7 @@ has one of a newer source.`,
 	cmd.Flags().StringVar(&file, "file", "", "file with the models")
 	cmd.Flags().StringVar(&date, "date", "", "day of the file's data, such as 2026-11-20 (default: the day on which the file was changed)")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and store nothing")
-	cmd.Flags().BoolVar(&reset, "reset", false, "remove what was stored by updates and checks")
+	cmd.Flags().BoolVar(&reset, "reset", false, "remove what was stored by updates")
 	return cmd
 }
 

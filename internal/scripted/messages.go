@@ -263,19 +263,15 @@ func (b messagesBlock) check(role string, at int, all []messagesBlock, open, cal
 			return "image.source: a picture in base64 and its media type are required, in a message of the user"
 		}
 	case "tool_use":
-		var input map[string]any
-		if role != "assistant" || b.ID == "" || notIDCharacter(b.ID) || b.Name == "" || json.Unmarshal(b.Input, &input) != nil || input == nil {
+		if role != "assistant" || !b.validCall() {
 			return "tool_use: id, name and an object as input are required"
 		}
-		if slices.Contains(*calls, b.ID) {
-			return "`tool_use` ids must be unique"
-		}
-		*calls = append(*calls, b.ID)
+		return b.addTo(calls)
 	case "thinking":
 		if role != "assistant" || b.Signature != signatureOf(b.Thinking) {
 			return "Invalid `signature` in `thinking` block"
 		}
-		if at > 0 && all[at-1].Type != "thinking" && all[at-1].Type != "redacted_thinking" {
+		if at > 0 && !slices.Contains([]string{"thinking", "redacted_thinking"}, all[at-1].Type) {
 			return "`thinking` blocks must come first in the message"
 		}
 	case "redacted_thinking":
@@ -286,6 +282,21 @@ func (b messagesBlock) check(role string, at int, all []messagesBlock, open, cal
 		return "type: unexpected value " + quote(b.Type)
 	}
 	return ""
+}
+
+// addTo adds a call to those of its message.
+func (b *messagesBlock) addTo(calls *[]string) string {
+	if slices.Contains(*calls, b.ID) {
+		return "`tool_use` ids must be unique"
+	}
+	*calls = append(*calls, b.ID)
+	return ""
+}
+
+// validCall reports whether a block is a complete call of a tool.
+func (b *messagesBlock) validCall() bool {
+	var input map[string]any
+	return b.ID != "" && !notIDCharacter(b.ID) && b.Name != "" && json.Unmarshal(b.Input, &input) == nil && input != nil
 }
 
 // checkResult checks what a tool's result contains.

@@ -27,8 +27,9 @@ type Change struct {
 }
 
 // Changes compares a catalogue with a newer source. It returns what changes, and the entries that
-// are new or differ, completed with what the catalogue knows besides. Models that the source does
-// not have any more are removed from nothing: they may still be in use, at the last known prices.
+// are new or differ, completed with what the catalogue knows besides. What is known from a newer
+// source does not change. Models that the source does not have any more are removed from nothing:
+// they may still be in use, at the last known prices.
 func Changes(known, source model.Catalogue, today string) ([]Change, model.Catalogue) {
 	var changes []Change
 	var entries model.Catalogue
@@ -43,6 +44,9 @@ func Changes(known, source model.Catalogue, today string) ([]Change, model.Catal
 			changes = append(changes, Change{ChangeNew, e.Provider, e.Model, prices(e)})
 			entries = append(entries, e)
 			continue
+		}
+		if old.SourceDate > e.SourceDate {
+			continue // what is known is newer
 		}
 		e = Complete(model.Catalogue{e}, model.Catalogue{old})[0]
 		if kind, detail := difference(old, e); kind != "" {

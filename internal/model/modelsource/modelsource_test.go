@@ -192,6 +192,11 @@ func TestAnUpdateTellsWhatChangesAndKeepsWhatIsKnown(t *testing.T) {
 	require.Equal(t, "2026-01-01", entries[0].Released)
 	require.Equal(t, known[1].Scores, entries[0].Scores)
 
+	known[1].SourceDate = "2026-11-20"
+	older, _ := Changes(known, source, "2026-11-26")
+	require.NotContains(t, older, changes[0], "an older source changes nothing")
+	known[1].SourceDate = ""
+
 	changes, entries = Changes(known.Learn(model.Learned{Updates: entries}), source, "2026-11-26")
 	require.Len(t, changes, 1, "the second time, only what the source lacks remains")
 	require.Empty(t, entries)
