@@ -75,6 +75,9 @@ func Config() *config.Config {
 		"repair":   {Provider: "anthropic", Model: "claude-opus-4-1"},
 	}
 	cfg.Models.Fallback = []config.Choice{{Provider: "openrouter", Model: "qwen/qwen3-coder"}}
+	cfg.Models.Catalogue = []config.CatalogueEntry{{ // no longer offered, but expensive
+		Provider: "anthropic", Model: "claude-opus-4-1", ContextWindow: 200_000, MaxOutput: 32_000, PriceIn: 15_000_000, PriceOut: 75_000_000, Capabilities: []string{"tools"},
+	}}
 	return cfg
 }
 
@@ -105,7 +108,7 @@ func Fill(ctx context.Context, o Options) error {
 		o.Now = time.Now()
 	}
 	// The database keeps microseconds.
-	f := &dataset{store: db, blobs: o.Artifacts, sql: sql, now: o.Now.UTC().Truncate(time.Microsecond), cfg: Config(), cat: model.DefaultCatalogue()}
+	f := &dataset{store: db, blobs: o.Artifacts, sql: sql, now: o.Now.UTC().Truncate(time.Microsecond), cfg: Config(), cat: setup.Catalogue(Config())}
 	if filled, err := f.filled(ctx); err != nil || filled {
 		return errors.Join(err, errIf(filled))
 	}
