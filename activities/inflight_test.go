@@ -3,6 +3,7 @@ package activities_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
@@ -24,9 +26,11 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 // gate is in front of the scripted model and holds each request until it is opened.
@@ -252,6 +256,48 @@ func (h *fixture) otherWorker() *activities.Activities {
 		Store: db, Views: views.New(db), Model: h.Model, Workspaces: h.Workspaces, Tools: h.Tools, Sandbox: h.Sandbox, Artifacts: h.Artifacts,
 		Config: h.Config, DataDir: h.DataDir, Log: h.Log,
 	}
+}
+
+func TestACallUsesTheModelThatTheRunsStrategyChooses(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  - reply: {tool_calls: [{name: finish, arguments: {summary: done}}]}\n")
+	cheap := contract.ModelChoice{Provider: choice.Provider, Model: "cheap"}
+	h.Config.Models.Catalogue = append(h.Config.Models.Catalogue,
+		config.CatalogueEntry{Provider: choice.Provider, Model: "cheap", PriceIn: 10, PriceOut: 10, Capabilities: []string{"tools"}},
+		config.CatalogueEntry{Provider: choice.Provider, Model: "blind", Capabilities: []string{"json_schema"}})
+	h.Model.Close()
+	var err error
+	h.Model, err = setup.Model(h.Config)
+	require.NoError(t, err)
+	t.Cleanup(h.Model.Close)
+	h.Router = setup.Router(h.Store, h.Model, h.Admission)
+	storetest.Query(t, h.url, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, `UPDATE orchestrator_runs SET settings = settings || $2 WHERE id = $1`, h.run.ID, map[string]any{"routing": contract.Routing{
+			Strategies: map[contract.Agent]contract.RouteStrategy{contract.AgentBuilder: contract.RouteCheapest}, Candidates: []contract.ModelChoice{cheap, {Provider: choice.Provider, Model: "blind"}},
+		}})
+		require.NoError(t, err)
+	})
+	e, _ := h.openStep()
+	_, err = h.Think(t.Context(), contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
+	require.NoError(t, err)
+	lines, err := scripted.ReadLog(h.log)
+	require.NoError(t, err)
+	require.Equal(t, "cheap", lines[len(lines)-1].Model)
+	calls, err := h.Store.ModelCalls(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, "cheap", calls[0].Model, "the model that is paid")
+	var why contract.RouteDecision
+	require.NoError(t, json.Unmarshal(calls[0].Route, &why))
+	require.Equal(t, contract.RouteCheapest, why.Strategy)
+	require.Contains(t, why.Reasons[0], "cheap is the cheapest of 2 models")
+	require.Equal(t, []contract.PassedOver{{Provider: choice.Provider, Model: "blind", Why: "it cannot call tools"}}, why.PassedOver)
+
+	switched := contract.ModelChoice{Provider: choice.Provider, Model: "switched"}
+	_, err = h.Think(t.Context(), contract.ThinkInput{Execution: e, Turn: 2, Model: switched})
+	require.NoError(t, err)
+	calls, err = h.Store.ModelCalls(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, "switched", calls[1].Model, "a person's choice comes first")
 }
 
 func TestWhileAProviderIsOutACallUsesTheRunsOtherModel(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/budget"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/route"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -134,6 +135,8 @@ type question struct {
 
 	// keep reports whether a valid response is stored in full; nil: always.
 	keep func(text string) bool
+
+	route *contract.RouteDecision // why choice makes the call
 }
 
 // unusableKept is the number of bytes of an unusable response that remain in its conversation. The
@@ -187,8 +190,13 @@ func (a *Activities) leaseCall(ctx context.Context, q question) (release func(),
 // call reserves the budget of a call, makes it, and records its cost together with the response,
 // under (execution, turn).
 func (a *Activities) call(ctx context.Context, q question, paid func()) (model.Response, error) {
-	pass := a.Admission.Choose(ctx, admission.Call{Execution: q.execution, Choice: q.choice, Fallbacks: q.fallbacks})
+	routed, err := a.routeOf(ctx, q)
+	if err != nil {
+		return model.Response{}, err
+	}
+	pass := a.Admission.Choose(ctx, admission.Call{Execution: q.execution, Choice: routed.Choice, Fallbacks: q.fallbacks})
 	defer pass.Close()
+	q.route = routed.Admitted(pass.Choice)
 	q.choice, q.timeout = pass.Choice, cmp.Or(pass.Choice.Timeout, q.timeout)
 	plan, err := a.plan(ctx, q)
 	if err != nil {
@@ -285,6 +293,39 @@ func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	}
 	p.least = min(p.least, p.asked)
 	return p, nil
+}
+
+// routeOf chooses the model of a call. A response that is stored needs none.
+func (a *Activities) routeOf(ctx context.Context, q question) (route.Decision, error) {
+	d, err := a.Router.Route(ctx, route.Call{
+		Execution: q.execution, Own: q.choice, Others: q.fallbacks, Facts: func(ctx context.Context) (route.Facts, error) { return a.routeFacts(ctx, q) },
+	})
+	if err == nil {
+		return d, nil
+	}
+	if _, missing := a.Store.Answer(ctx, q.execution.ID, q.turn); missing == nil {
+		return route.Decision{Choice: q.choice}, nil
+	}
+	return d, err
+}
+
+// routeFacts finds out what a call asks of its model, for the choice among several.
+func (a *Activities) routeFacts(ctx context.Context, q question) (route.Facts, error) {
+	p, err := a.plan(ctx, q)
+	if err != nil {
+		return route.Facts{}, err
+	}
+	f := route.Facts{
+		Prompt: model.EstimateTokens(p.request.Messages, p.request.Tools), MinOutput: p.least,
+		Tools: len(q.tools) > 0, Schema: q.schema != nil || q.strict, Temperature: q.choice.Temperature != nil,
+		Images:  slices.ContainsFunc(p.request.Messages, func(m model.Message) bool { return len(m.Images) > 0 }),
+		Current: contract.ModelChoice{Provider: p.basis.Provider, Model: p.basis.Model},
+	}
+	if f.Current.Model != "" {
+		f.Cached = f.Prompt
+	}
+	f.Left, err = a.Store.LeftOf(ctx, setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, time.Now()))
+	return f, err
 }
 
 // counted returns the part of a conversation that the same model counted in the previous turn.
@@ -400,7 +441,7 @@ func (a *Activities) reserve(ctx context.Context, q question, p callPlan) (store
 	}
 	for {
 		reserved, err := a.Store.ReserveCall(ctx, store.Reservation{
-			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt,
+			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt, Route: q.route,
 			Prompt: p.prompt, Output: p.output, MinOutput: p.least, Cost: p.cost,
 			WarnAt: a.Config.Models.Budgets.WarnAt, Scopes: setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, time.Now()), NewMessages: told,
 		})

@@ -22,6 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
+	"github.com/rocketgpt/orchestrator/internal/route"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -37,6 +38,7 @@ type Activities struct {
 	Views      *views.Views // data of reports
 	Model      *modelclient.Client
 	Admission  *admission.Gate // decides when models may be called; nil: at any time
+	Router     *route.Router   // chooses among the models of a run
 	Workspaces *workspace.Manager
 	Tools      *tool.Set // for agents that work on a goal
 	SetupTools *tool.Set // of the environment agent

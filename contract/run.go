@@ -195,6 +195,7 @@ type Settings struct {
 	Models           map[Agent]ModelChoice `json:"models"`
 	Providers        []string              `json:"providers,omitempty"` // names of providers that the run's models may be switched to
 	Fallbacks        []ModelChoice         `json:"fallbacks,omitempty"` // models to use while another is out, and that a heal may change to, in order
+	Routing          *Routing              `json:"routing,omitempty"`   // nil: every call uses its agent's model while that can make it
 	MaxRetries       int                   `json:"max_retries"`         // heals of a phase; 0: none
 	InterventionWait time.Duration         `json:"intervention_wait"`   // for a person's help; no answer in time means no
 	QuotaWait        time.Duration         `json:"quota_wait"`          // for the window of a provider's limit

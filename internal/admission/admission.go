@@ -287,6 +287,28 @@ func (g *Gate) announce(ctx context.Context, c Call, to contract.ModelChoice, b 
 	g.announced[key] = true
 }
 
+// Out returns why a model cannot be called now: its breaker is open, or its provider has no key; "" if
+// it can be called.
+func (g *Gate) Out(ctx context.Context, c contract.ModelChoice) string {
+	if g == nil {
+		return ""
+	}
+	if g.o.Configured != nil {
+		if err := g.o.Configured(c.Provider); err != nil {
+			return fault.Of(err).Message
+		}
+	}
+	if g.o.Failures == 0 {
+		return ""
+	}
+	for _, b := range g.state(ctx).of(c, time.Now()) {
+		if b.State == providers.Open {
+			return fmt.Sprintf("it failed %d times in a row, so it is not called for another %s", b.Failures, b.RetryIn.Round(time.Second/10))
+		}
+	}
+	return ""
+}
+
 // refusal is the failure of a call that cannot be made now. It is retried when the pause is over.
 func (g *Gate) refusal(b *providers.Breaker) *fault.Error {
 	what := "provider " + b.Provider

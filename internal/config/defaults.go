@@ -57,6 +57,7 @@ func Default() *Config {
 		Models: Models{
 			Phases:          map[string]Choice{},
 			Fallback:        []Choice{},
+			Routing:         Routing{Strategy: "fixed", Agents: map[string]string{}, Candidates: []Choice{}, Weights: RouteWeights{Quality: 0.6, Price: 0.4}},
 			Timeout:         120 * time.Second,
 			IdleTimeout:     3 * time.Minute, // reasoning models may think for a long time without output
 			MaxOutputTokens: 16_384,

@@ -63,7 +63,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"an address that is none", "models: {providers: {box: {kind: compatible, base_url: \"ftp://h\"}}}", `FILE:1: models.providers.box.base_url: expected an http or https URL, got a value that is not shown because it may be secret`},
 		{"a header's bad name", "models: {providers: {openai: {headers: {\"a b\": c}}}}", `FILE:1: models.providers.openai.headers.a b: invalid key; expected the name of an HTTP header`},
 		{"an unknown provider", "models:\n  default: {provider: opnai, model: m}", `FILE:2: models.default.provider: expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter), got "opnai"`},
-		{"a choice without model", "models: {default: {provider: openai}}", `FILE:1: models.default.model: is missing; expected the provider's name for a model`},
+		{"a choice without model", "models: {default: {provider: ollama}}", `FILE:1: models.default.model: is missing; expected the provider's name for a model`},
 		{"a phase without provider", "models: {phases: {builder: {model: m}}}", `FILE:1: models.phases.builder.provider: is missing; expected one of the configured providers (anthropic, gemini, ollama, openai, openrouter)`},
 		{"an unknown agent", "models: {phases: {painter: {provider: openai, model: m}}}", `FILE:1: models.phases.painter: invalid key; expected one of planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma`},
 		{"a temperature out of range", "models: {phases: {builder: {temperature: 3}}}", `FILE:1: models.phases.builder.temperature: expected a number from 0 to 2, got 3`},

@@ -13,6 +13,7 @@ type Models struct {
 	Default         Choice              `yaml:"default" doc:"Model for every agent without an entry in models.phases. Not set: rgpt dev uses its scripted model."`
 	Phases          map[string]Choice   `yaml:"phases" repo:"models" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma,endkeys" doc:"Models by agent: planner, builder, tester, releaser, analyzer, repair, alpha, beta, gamma. alpha, beta and gamma use the planner's model by default. These agents also use the models that people choose for them on the settings page, which override this file. tester, releaser and analyzer call no model; entries for them have no effect." example:"{planner: {provider: openai, model: gpt-6-sol}}"`
 	Fallback        []Choice            `yaml:"fallback" validate:"max=20,dive" doc:"Models to use, in order, while a model or its provider is out, and that self-heal switches to when a model fails. After these, the other agents' models are tried." example:"[{provider: openrouter, model: some/model}]"`
+	Routing         Routing             `yaml:"routing" doc:"How to choose the model of a call if several can make it."`
 	Timeout         time.Duration       `yaml:"timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one model call."`
 	IdleTimeout     time.Duration       `yaml:"idle_timeout" validate:"min=1s,max=1h" doc:"Maximum time without data from the provider during a call, including the initial wait. After that, the call is cancelled and retried."`
 	MaxOutputTokens int                 `yaml:"max_output_tokens" validate:"min=256,max=1000000" doc:"Maximum number of output tokens to request from the model."`
@@ -56,6 +57,21 @@ func (c *Config) WithChoice(operator *Config, agent string, choice Choice, origi
 	out.Models.Phases[agent] = choice
 	out.origins[key("model")] = origin
 	return out
+}
+
+// Routing is how to choose the model of a call.
+type Routing struct {
+	Strategy   string            `yaml:"strategy" validate:"oneof=fixed cheapest best balanced" doc:"Strategy for every agent without an entry in models.routing.agents. fixed: the agent's model; others only if it cannot make the call. cheapest, best, balanced: the candidate with the lowest expected cost, the highest score for the agent's work, or the best balance of both."`
+	Agents     map[string]string `yaml:"agents" validate:"dive,keys,oneof=planner builder repair alpha beta gamma,endkeys,oneof=fixed cheapest best balanced" doc:"Strategies by agent." example:"{planner: best, builder: balanced}"`
+	Candidates []Choice          `yaml:"candidates" validate:"max=20,dive" doc:"Models to choose from, besides the agent's own model and models.fallback. Not used by fixed." example:"[{provider: openai, model: gpt-5-mini}]"`
+	Weights    RouteWeights      `yaml:"weights" doc:"Weights of the strategy balanced. Only their ratio counts. The weight of quality grows with the importance of the call: planning and work that failed before are important."`
+	Learn      bool              `yaml:"learn" doc:"Count how models did in earlier runs of the project, by agent, language and complexity: runs that passed their tests with or without a heal."`
+}
+
+// RouteWeights weigh a model's score against its cost.
+type RouteWeights struct {
+	Quality float64 `yaml:"quality" validate:"min=0,max=100" doc:"Weight of the model's score."`
+	Price   float64 `yaml:"price" validate:"min=0,max=100" doc:"Weight of its expected cost."`
 }
 
 // Budgets are limits across all runs of this installation.

@@ -233,6 +233,11 @@ func (s *spec) showValue(v any) string {
 // problem is a setting that conflicts with another.
 type problem struct{ key, text string }
 
+// hasDefaultModels reports whether agents have default models at a provider.
+func (c *Config) hasDefaultModels(provider string) bool {
+	return slices.Contains([]string{"openai", "anthropic", "gemini", "openrouter"}, c.Models.Providers[provider].Kind)
+}
+
 // references finds references to names that do not exist, and settings that contradict each other.
 func references(c *Config) []problem {
 	var out []problem
@@ -241,6 +246,7 @@ func references(c *Config) []problem {
 		provider := cmp.Or(m.Provider, c.Models.Default.Provider)
 		switch {
 		case m.Model == "" && m.Provider == "": // temperature alone is valid for any model
+		case m.Model == "" && key == "models.default" && c.knows(provider) && c.hasDefaultModels(provider): // each agent has one
 		case m.Model == "":
 			add(key+".model", "is missing; expected the provider's name for a model")
 		case provider == "":

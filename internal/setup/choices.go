@@ -93,6 +93,9 @@ func sourceOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent
 		}
 		return key
 	}
+	if cfg.Models.Default.Model == "" {
+		return "models.default.provider, with the default for the " + string(agent)
+	}
 	return "models.default"
 }
 

@@ -363,6 +363,9 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 		return contract.Settings{}, RunSpec{}, err
 	}
 	spec.ModelSources = Sources(cfg)
+	if settings.Routing, err = Routing(cfg); err != nil {
+		return contract.Settings{}, RunSpec{}, err
+	}
 	return settings, spec, planBy(cfg, &settings)
 }
 
@@ -396,12 +399,37 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 
 // Fallbacks returns the models that self-heal may switch to, in order.
 func Fallbacks(cfg *config.Config) ([]contract.ModelChoice, error) {
+	return choices(cfg, "models.fallback", cfg.Models.Fallback)
+}
+
+// Routing returns how a run chooses the model of a call; nil if every agent has a fixed model.
+func Routing(cfg *config.Config) (*contract.Routing, error) {
+	r := cfg.Models.Routing
+	out := contract.Routing{
+		Strategies: map[contract.Agent]contract.RouteStrategy{}, Learn: r.Learn,
+		Weights: contract.RouteWeights{Quality: r.Weights.Quality, Price: r.Weights.Price},
+	}
+	for _, agent := range contract.Agents() {
+		if s := contract.RouteStrategy(cmp.Or(r.Agents[string(agent)], r.Strategy)); s != "" && s != contract.RouteFixed {
+			out.Strategies[agent] = s
+		}
+	}
+	if len(out.Strategies) == 0 {
+		return nil, nil //nolint:nilnil // no routing is no error
+	}
+	var err error
+	out.Candidates, err = choices(cfg, "models.routing.candidates", r.Candidates)
+	return &out, err
+}
+
+// choices resolves the models of a list in the configuration.
+func choices(cfg *config.Config, setting string, list []config.Choice) ([]contract.ModelChoice, error) {
 	var out []contract.ModelChoice
-	for i, c := range cfg.Models.Fallback {
+	for i, c := range list {
 		m := WithTimeout(cfg, contract.ModelChoice{Provider: cmp.Or(c.Provider, cfg.Models.Default.Provider), Model: c.Model, Temperature: c.Temperature, Effort: contract.Effort(c.Effort)})
 		if _, ok := cfg.Models.Providers[m.Provider]; !ok || m.Model == "" {
 			return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-				"models.fallback[%d] requires a model and a provider from models.providers; got model %q and provider %q", i, m.Model, m.Provider)
+				"%s[%d] requires a model and a provider from models.providers; got model %q and provider %q", setting, i, m.Model, m.Provider)
 		}
 		out = append(out, m)
 	}
@@ -439,6 +467,9 @@ func modelOf(cfg *config.Config, agent contract.Agent, others ...contract.Agent)
 		if own.Model != "" || own.Effort != "" {
 			chosen.Effort = contract.Effort(own.Effort)
 		}
+	}
+	if chosen.Model == "" {
+		chosen.Model = model.DefaultModel(model.Kind(cfg.Models.Providers[chosen.Provider].Kind), agent)
 	}
 	if chosen.Provider == "" || chosen.Model == "" {
 		return chosen, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,

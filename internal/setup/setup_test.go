@@ -552,3 +552,39 @@ func TestSecretsOfTheConfigurationAreNeverShown(t *testing.T) {
 		require.NotContains(t, string(text), "1234")
 	}
 }
+
+func TestRoutingIsFrozenForTheAgentsThatHaveAStrategy(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	r, err := setup.Routing(cfg)
+	require.NoError(t, err)
+	require.Nil(t, r, "every agent has a fixed model")
+
+	cfg.Models.Default.Provider = "openai"
+	cfg.Models.Routing = config.Routing{
+		Strategy: "fixed", Agents: map[string]string{"builder": "cheapest"}, Learn: true, Weights: config.RouteWeights{Quality: 2, Price: 1},
+		Candidates: []config.Choice{{Model: "small", Effort: "low"}},
+	}
+	r, err = setup.Routing(cfg)
+	require.NoError(t, err)
+	require.Equal(t, &contract.Routing{
+		Strategies: map[contract.Agent]contract.RouteStrategy{contract.AgentBuilder: contract.RouteCheapest}, Learn: true,
+		Weights: contract.RouteWeights{Quality: 2, Price: 1}, Candidates: []contract.ModelChoice{{Provider: "openai", Model: "small", Effort: contract.EffortLow}},
+	}, r)
+	cfg.Models.Routing.Candidates[0].Provider = "nobody"
+	_, err = setup.Routing(cfg)
+	require.ErrorContains(t, err, "models.routing.candidates[0] requires a model and a provider")
+}
+
+func TestAProviderAloneIsEnoughForModels(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Models.Default.Provider = "anthropic"
+	models, err := setup.Models(cfg)
+	require.NoError(t, err)
+	require.Equal(t, model.DefaultModel(model.KindAnthropic, contract.AgentPlanner), models[contract.AgentPlanner].Model)
+	require.NotEqual(t, models[contract.AgentPlanner].Model, models[contract.AgentTester].Model)
+	cfg.Models.Default.Provider = "ollama"
+	_, err = setup.Models(cfg)
+	require.ErrorContains(t, err, "no model is configured for the")
+}

@@ -249,3 +249,23 @@ func (s Scope) Setting() string {
 	}
 	return "models.budgets.day_"
 }
+
+// LeftOf returns the least money that budgets have left, with what is reserved taken off, in millionths
+// of a US dollar; negative if none of them limits it.
+func (s *Store) LeftOf(ctx context.Context, scopes []Scope) (int64, error) {
+	least := int64(-1)
+	for _, scope := range scopes {
+		if scope.LimitMicros <= 0 {
+			continue
+		}
+		b, err := s.Budget(ctx, scope.Kind, scope.Key)
+		if err != nil {
+			return 0, err
+		}
+		left := max(0, scope.LimitMicros-b.SpentMicros-b.ReservedMicros)
+		if least < 0 || left < least {
+			least = left
+		}
+	}
+	return least, nil
+}

@@ -87,6 +87,7 @@ type Reservation struct {
 	Provider      string
 	Model         string
 	PromptVersion string
+	Route         *contract.RouteDecision  // why it is this model; nil: unknown
 	Prompt        int64                    // the most tokens that the prompt can have
 	Output        int64                    // requested limit of the response's tokens
 	MinOutput     int64                    // lowest useful limit, at most Output; the call is not admitted with less
@@ -135,16 +136,21 @@ type StoredAnswer struct {
 
 // ModelCall is a model call from its row.
 type ModelCall struct {
-	ID             int64             `json:"id"`
-	RunID          int64             `json:"run_id"`
-	ExecutionID    int64             `json:"execution_id"`
-	Turn           int               `json:"turn"`
-	Phase          contract.Phase    `json:"phase"`
-	Step           string            `json:"step,omitempty"`
-	Agent          contract.Agent    `json:"agent"`
-	Provider       string            `json:"provider"`
-	Model          string            `json:"model"`
-	PromptVersion  string            `json:"prompt_version,omitempty"`
+	ID            int64          `json:"id"`
+	RunID         int64          `json:"run_id"`
+	ExecutionID   int64          `json:"execution_id"`
+	Turn          int            `json:"turn"`
+	Phase         contract.Phase `json:"phase"`
+	Step          string         `json:"step,omitempty"`
+	Agent         contract.Agent `json:"agent"`
+	Provider      string         `json:"provider"`
+	Model         string         `json:"model"`
+	PromptVersion string         `json:"prompt_version,omitempty"`
+
+	// Route is the contract.RouteDecision about the call's model; empty for calls that were made before
+	// decisions were recorded.
+	Route json.RawMessage `json:"route,omitempty"`
+
 	Status         string            `json:"status"` // reserved, done or failed
 	Tries          int               `json:"tries"`
 	ReservedTokens int64             `json:"reserved_tokens"`
@@ -222,6 +228,10 @@ func admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurn
 	if err != nil {
 		return Reserved{}, err
 	}
+	route, err := rowconv.Encode(r.Route)
+	if err != nil {
+		return Reserved{}, err
+	}
 	q, batch := newBatch(tx)
 	if len(r.NewMessages) > 0 { // only after admission: a call that waits for its budget is submitted repeatedly
 		told, err := rowconv.Encode(r.NewMessages)
@@ -240,7 +250,7 @@ func admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurn
 	batch.queue(
 		q.AddToBudgets(ctx, addition(now, 0, 0, out.Tokens, out.MicroUSD)),
 		q.HoldCall(ctx, db.HoldCallParams{
-			ID: call.ID, Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion,
+			ID: call.ID, Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Route: route,
 			Scopes: scopes, Superseded: superseded, ReservedTokens: out.Tokens, ReservedMicros: out.MicroUSD,
 		}),
 	)
@@ -531,7 +541,7 @@ func (s *Store) ModelCall(ctx context.Context, runID, id int64) (ModelCall, erro
 func modelCallOf(r db.ModelCall) ModelCall {
 	call := ModelCall{
 		ID: r.ID, RunID: r.RunID, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Phase: contract.Phase(r.Phase), Step: r.Step,
-		Agent: contract.Agent(r.Agent), Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Status: r.Status,
+		Agent: contract.Agent(r.Agent), Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Route: r.Route, Status: r.Status,
 		Tries: int(r.Tries), ReservedTokens: r.ReservedTokens, ReservedMicros: r.ReservedMicros,
 		Usage: contract.Usage{
 			PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,

@@ -265,15 +265,16 @@ func (q *Queries) FailCall(ctx context.Context, arg FailCallParams) error {
 const holdCall = `-- name: HoldCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'reserved', tries = tries + 1, provider = $1, model = $2, prompt_version = $3,
-    scopes = $4, superseded = $5, reserved_tokens = $6, reserved_micros = $7,
+    route = $4, scopes = $5, superseded = $6, reserved_tokens = $7, reserved_micros = $8,
     error_class = '', error_code = '', error_message = '', started_at = clock_timestamp(), finished_at = NULL
-WHERE id = $8
+WHERE id = $9
 `
 
 type HoldCallParams struct {
 	Provider       string
 	Model          string
 	PromptVersion  string
+	Route          json.RawMessage
 	Scopes         json.RawMessage
 	Superseded     json.RawMessage
 	ReservedTokens int64
@@ -286,6 +287,7 @@ func (q *Queries) HoldCall(ctx context.Context, arg HoldCallParams) error {
 		arg.Provider,
 		arg.Model,
 		arg.PromptVersion,
+		arg.Route,
 		arg.Scopes,
 		arg.Superseded,
 		arg.ReservedTokens,
@@ -479,7 +481,7 @@ func (q *Queries) MarkWarned(ctx context.Context, arg MarkWarnedParams) error {
 }
 
 const modelCalls = `-- name: ModelCalls :many
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, price_estimated FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, route, price_estimated FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
@@ -523,6 +525,7 @@ func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, err
 			&i.CacheWriteTokens,
 			&i.ReasoningTokens,
 			&i.Superseded,
+			&i.Route,
 			&i.PriceEstimated,
 		); err != nil {
 			return nil, err

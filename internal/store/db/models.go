@@ -253,6 +253,7 @@ type ModelCall struct {
 	CacheWriteTokens int64
 	ReasoningTokens  int64
 	Superseded       json.RawMessage
+	Route            json.RawMessage
 	PriceEstimated   bool
 }
 

@@ -48,7 +48,7 @@ SELECT * FROM orchestrator_budgets WHERE scope_kind = @scope_kind AND scope_key 
 -- name: HoldCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'reserved', tries = tries + 1, provider = @provider, model = @model, prompt_version = @prompt_version,
-    scopes = @scopes, superseded = @superseded, reserved_tokens = @reserved_tokens, reserved_micros = @reserved_micros,
+    route = @route, scopes = @scopes, superseded = @superseded, reserved_tokens = @reserved_tokens, reserved_micros = @reserved_micros,
     error_class = '', error_code = '', error_message = '', started_at = clock_timestamp(), finished_at = NULL
 WHERE id = @id;
 
