@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -99,6 +100,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	defer client.Close()
 	hooks := webhook.New(db, events, cfg.Server.Webhooks, service.Log)
 	board := health.New(shown, client, cfg.Temporal.Namespace, cfg.Server.WatchInterval, service.Log)
+	board.ModelProviders = slices.Sorted(maps.Keys(cfg.Models.Providers))
 	beside, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { hooks.Run(beside) })

@@ -76,6 +76,10 @@ const OK = "ok"
 
 // Monitor observes the installation and keeps the result. It is safe for concurrent use.
 type Monitor struct {
+	// ModelProviders are the names of the configured model providers: their metrics are exported as 0
+	// while nothing is known about them. Set it before the first collection.
+	ModelProviders []string
+
 	views    *views.Views
 	temporal client.Client
 	interval time.Duration

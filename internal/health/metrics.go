@@ -79,11 +79,27 @@ func (m *Monitor) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(waitPipelines, float64(r.Unfinished.Waiting))
 	gauge(interventions, float64(r.Unfinished.Interventions))
+	m.collectProviders(r, gauge)
+}
+
+// collectProviders exports what is known about the model providers.
+func (m *Monitor) collectProviders(r Report, gauge func(*prometheus.Desc, float64, ...string)) {
+	calls := map[string]providers.Queue{}
+	breakers := map[[2]string]providers.State{}
+	for _, name := range m.ModelProviders {
+		calls[name], breakers[[2]string{name, telemetry.AllModels}] = providers.Queue{}, providers.Closed
+	}
 	for _, q := range r.Providers {
-		gauge(callsWaiting, float64(q.Waiting), strings.ToValidUTF8(q.Provider, "?"))
-		gauge(callsActive, float64(q.Active), strings.ToValidUTF8(q.Provider, "?"))
+		calls[strings.ToValidUTF8(q.Provider, "?")] = q
 	}
 	for _, b := range r.Breakers {
-		gauge(breakerState, stateValues[b.State], strings.ToValidUTF8(b.Provider, "?"), cmp.Or(strings.ToValidUTF8(b.Model, "?"), telemetry.AllModels))
+		breakers[[2]string{strings.ToValidUTF8(b.Provider, "?"), cmp.Or(strings.ToValidUTF8(b.Model, "?"), telemetry.AllModels)}] = b.State
+	}
+	for name, q := range calls {
+		gauge(callsWaiting, float64(q.Waiting), name)
+		gauge(callsActive, float64(q.Active), name)
+	}
+	for of, state := range breakers {
+		gauge(breakerState, stateValues[state], of[0], of[1])
 	}
 }
