@@ -263,6 +263,13 @@ func EndedPipeline(status contract.PipelineStatus, abort contract.AbortReason, t
 	PipelineIterations.WithLabelValues(string(status)).Observe(float64(rounds))
 }
 
+// ExpectLiveTexts exports the metric of live texts as 0 for each outcome.
+func ExpectLiveTexts() {
+	for _, outcome := range []string{"shown", "unwatched", "failed"} {
+		LiveTexts.WithLabelValues(outcome)
+	}
+}
+
 // ExpectPipelines exports each possible count of pipelines from the start, as 0, because an
 // increase can only be detected, and trigger an alert, relative to an earlier value. Only the
 // processes that count pipelines call it.

@@ -70,9 +70,7 @@ func Run(ctx context.Context, o Options) error {
 	defer c.Close()
 	parts.Temporal = c
 	o.tasks = &tasks{}
-	for _, scope := range store.ScopeKinds() { // export 0 too; servers make no model calls
-		telemetry.BudgetWarnings.WithLabelValues(string(scope))
-	}
+	expectModelMetrics(o.Config)
 	if has(o, "run") { // the pipeline metrics count its records
 		telemetry.ExpectPipelines()
 		retention.ExpectMetrics(retention.OriginSchedule)
@@ -164,6 +162,24 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		Store: db, Views: views.New(db), Model: models, Admission: gate, Router: setup.Router(db, models, gate), Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: commands, Proxy: outlet, Artifacts: blobs,
 		CommandTools: commands.Tools, BuildImage: commands.BuildImage, Scanners: commands.Toolchains.Scanners, Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil
+}
+
+// expectModelMetrics exports the metrics of model calls as 0 until there are any. Servers make no model
+// calls.
+func expectModelMetrics(cfg *config.Config) {
+	for _, scope := range store.ScopeKinds() {
+		telemetry.BudgetWarnings.WithLabelValues(string(scope))
+	}
+	telemetry.ExpectLiveTexts()
+	for name := range cfg.Models.Providers {
+		telemetry.BreakersOpened.WithLabelValues(name, telemetry.AllModels)
+		telemetry.ProviderWait.WithLabelValues(name)
+	}
+	models, _, _ := setup.EveryModel(cfg) // an agent without a model has no metrics
+	for _, m := range models {
+		telemetry.BudgetExcesses.WithLabelValues(m.Provider, m.Model)
+		telemetry.ModelFallbacks.WithLabelValues(m.Provider, m.Model, "", "")
+	}
 }
 
 // start starts a Temporal worker for each role.
