@@ -176,7 +176,7 @@ type Pass struct {
 // while that one's breaker is open. If there is none, Do returns the reason. Close must be called in
 // the end.
 //
-// While another call probes the model and there is no fallback, Choose waits for its outcome.
+// Without a fallback, Choose waits for the outcome of another call that probes the model.
 func (g *Gate) Choose(ctx context.Context, c Call) *Pass {
 	p := &Pass{Choice: c.Choice, gate: g, call: c}
 	if g == nil || g.o.Failures == 0 {

@@ -214,7 +214,7 @@ func TestTheFailureThatOpensABreakerLetsTheCallSwitchAtOnce(t *testing.T) {
 	require.Equal(t, contract.CodeUnavailable, fault.Of(err).Code, "it is still the failure")
 
 	_, err = do(t.Context(), c.workers[0], c.call(), always(fine))
-	require.False(t, admission.ShouldSwitch(err), "there is no other model")
+	require.False(t, admission.ShouldSwitch(err), "the run has only this model")
 	var refused *fault.Error
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, contract.ClassInfra, refused.Class)

@@ -72,7 +72,7 @@ func scopeOf(status int, err error) scope {
 	return succeeds
 }
 
-// outage returns whom the failure of a call concerns.
+// outage returns the scope of a failed call: the model, its provider, or neither.
 func outage(status int, code contract.Code) scope {
 	switch {
 	case status >= http.StatusBadRequest && status < http.StatusInternalServerError:

@@ -20,7 +20,7 @@ import (
 
 const (
 	// window is how much of the end of a text is searched for secrets. It is much longer than what
-	// is shown, so that no secret is recognized only by a beginning that is no longer there.
+	// is shown: a secret that is recognized only by its beginning must keep that beginning.
 	window = 32 << 10
 	// headOfCall is how much of the arguments of a tool call is searched for the path.
 	headOfCall = 1 << 10
