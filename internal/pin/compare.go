@@ -59,7 +59,8 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 		return fmt.Sprintf("a loop with checks goes to %d instead of %d", is, was)
 	}
 	awaited := awaitedInstead(b, a, bo, ao)
-	fewer := ao.Total+awaited < bo.Total && at.Total+awaited < bt.Total
+	covered := awaited + namedInstead(bt, at)
+	fewer := ao.Total+covered < bo.Total && at.Total+covered < bt.Total
 	moved := len(a.Cases) < len(b.Cases) // to other tables
 	switch {
 	case fewer && (m.split(b, a) || m.scattered(b, a, bt.Total-at.Total) || rewritten(b, a) || moved && missing(texts(b), texts(a)) == 0 || bo.Total-ao.Total <= len(b.Checks)-len(a.Checks) && replaced(b, a)):
@@ -68,7 +69,7 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 		return fmt.Sprintf("%d checks instead of %d", at.Total, bt.Total)
 	case ao.Exact < bo.Exact && at.Exact < bt.Exact && at.Vague > bt.Vague:
 		return "an exact comparison was replaced by one that accepts almost any value"
-	case ao.Always+awaited < bo.Always && at.Always+awaited < bt.Always && at.Total <= bt.Total:
+	case ao.Always+covered < bo.Always && at.Always+covered < bt.Always && at.Total <= bt.Total:
 		return fmt.Sprintf("%d of %d checks run only conditionally", bt.Always-at.Always, bt.Always)
 	default:
 		return ""
@@ -79,6 +80,12 @@ func (j *judge) weakening(b, a *testfile.Unit, bo, ao testfile.Tally, m *matcher
 // needs, because it awaits the calls: a failed one ends the test.
 func awaitedInstead(b, a *testfile.Unit, bo, ao testfile.Tally) int {
 	return max(0, min(bo.NoError-ao.NoError, a.Awaits-b.Awaits))
+}
+
+// namedInstead returns the number of checks of an error which a test no longer needs, because the
+// check that something fails now names the error.
+func namedInstead(bt, at testfile.Tally) int {
+	return max(0, min(bt.Fails-at.Fails, at.FailsAs-bt.FailsAs))
 }
 
 // edited reports a test that changed without checking less.

@@ -31,6 +31,48 @@ func TestLogin(t *testing.T) {
 	})
 }
 
+func TestACheckThatNamesTheErrorTakesThePlaceOfOneOfItsText(t *testing.T) {
+	t.Parallel()
+	before := goFile(`
+func TestReads(t *testing.T) {
+	_, err := Read("a")
+	require.Error(t, err)
+	require.Contains(t, err.Error(), "no such file")
+	require.Equal(t, 1, Tries())
+}`)
+	const two = "\trequire.Error(t, err)\n\trequire.Contains(t, err.Error(), \"no such file\")\n"
+	table := goFile(`
+func TestReads(t *testing.T) {
+	for _, c := range []struct{ name, err string }{{"a", ""}, {"b", "no such file"}, {"c", "no such file"}} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Read(c.name)
+			if c.err != "" {
+				require.Error(t, err)
+				require.Contains(t, err.Error(), c.err)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}`)
+	const py = "def test_reads():\n    with pytest.raises(OSError) as e:\n        read('a')\n    assert 'no such' in str(e.value)\n    assert tries() == 1\n"
+	const text = "    assert 'no such' in str(e.value)\n"
+	try(t, []example{
+		one("its text", "read_test.go", before, with(before, two, "\trequire.ErrorContains(t, err, \"no such file\")\n"), "edited TestReads"),
+		one("its kind", "read_test.go", before, with(before, two, "\trequire.ErrorIs(t, err, os.ErrNotExist)\n"), "edited TestReads"),
+		one("in a table", "read_test.go", table, with(table,
+			"\t\t\t\trequire.Error(t, err)\n\t\t\t\trequire.Contains(t, err.Error(), c.err)\n", "\t\t\t\trequire.ErrorContains(t, err, c.err)\n"), "edited TestReads"),
+		one("in a table, which loses another check", "read_test.go", table, with(table,
+			"\t\t\t\trequire.Error(t, err)\n\t\t\t\trequire.Contains(t, err.Error(), c.err)\n", "\t\t\t\trequire.ErrorContains(t, err, c.err)\n",
+			"\t\t\trequire.NoError(t, err)\n", ""), "weakened TestReads"),
+		one("any text", "read_test.go", before, with(before, two, "\trequire.ErrorContains(t, err, \"\")\n"), "weakened TestReads"),
+		one("its text, and another check is gone", "read_test.go", before,
+			with(before, two, "\trequire.ErrorContains(t, err, \"no such file\")\n", "\trequire.Equal(t, 1, Tries())\n", ""), "weakened TestReads"),
+		pyCase("python: its text", py, with(py, "raises(OSError) as e", "raises(OSError, match='no such')", text, ""), "edited test_reads"),
+		pyCase("python: any text", py, with(py, "raises(OSError) as e", "raises(OSError, match='')", text, ""), "weakened test_reads"),
+	})
+}
+
 func TestConflictMarkersAreNoCode(t *testing.T) {
 	t.Parallel()
 	const ours, theirs = "    assert_eq!(add(1, 2), 3);\n", "    assert_eq!(add(2, 1), 3);\n"

@@ -70,6 +70,8 @@ var (
 		NotZero Panics PanicsWithError PanicsWithValue Positive Regexp Same Subset True WithinDuration WithinRange YAMLEq Zero
 		DeepEqual NilError Assert Check ErrorType Is Expect`)
 	vagueAssertions = lexer.Set("NotNil NotEmpty NotPanics NotZero Condition Implements IsType NotEqual")
+	anyFailure      = lexer.Set("Error Panics")
+	namedFailure    = lexer.Set("EqualError ErrorAs ErrorContains ErrorIs PanicsWithError PanicsWithValue")
 	gomegaEnds      = lexer.Set("To ToNot NotTo Should ShouldNot")
 )
 
@@ -94,7 +96,11 @@ func (w walker) check(n *ast.CallExpr, root string) {
 	if w.trivial(base, args) {
 		return
 	}
-	w.add(testfile.Check{Digest: w.g.digest(n), Text: w.g.span(n), Vague: vagueAssertions[base], Conditional: w.depth > 0})
+	anyText := base == "ErrorContains" && len(args) > 1 && emptyText(args[1])
+	w.add(testfile.Check{
+		Digest: w.g.digest(n), Text: w.g.span(n), Vague: vagueAssertions[base] || anyText, Conditional: w.depth > 0,
+		Fails: anyFailure[base] || anyText, FailsAs: namedFailure[base] && !anyText,
+	})
 }
 
 // fakeTesting recognizes new(testing.T) and &testing.T{}, whose failures are ignored.
@@ -144,6 +150,12 @@ func fixed(x ast.Expr) bool {
 		return x.Op != token.AND && x.Op != token.ARROW && fixed(x.X)
 	}
 	return false
+}
+
+// emptyText recognizes "", which every text contains.
+func emptyText(x ast.Expr) bool {
+	lit, ok := ast.Unparen(x).(*ast.BasicLit)
+	return ok && lit.Kind == token.STRING && len(lit.Value) == len(`""`)
 }
 
 // testingCall judges a method of t.

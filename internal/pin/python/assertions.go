@@ -116,7 +116,10 @@ func (f *file) assertion(s lexer.Span, p testfile.Position) {
 	p.Add(testfile.Check{Digest: f.Digest(whole.From, whole.To), Text: whole, Vague: vague, Conditional: p.Conditions > 0})
 }
 
-var vagueAssertions = lexer.Set("assertIsNotNone assertTrue assertIsInstance assertNotEqual assert_called")
+var (
+	vagueAssertions = lexer.Set("assertIsNotNone assertTrue assertIsInstance assertNotEqual assert_called")
+	raises          = lexer.Set("raises assertRaises")
+)
 
 // assertionCall reads self.assertEqual(x, y), pytest.raises(E), mock.assert_called().
 func (f *file) assertionCall(i int, p testfile.Position) {
@@ -139,5 +142,26 @@ func (f *file) assertionCall(i int, p testfile.Position) {
 		p.Add(testfile.Check{Digest: p.Guard ^ text, Conditional: p.Conditions > 1})
 		return
 	}
-	p.Add(testfile.Check{Digest: text, Text: lexer.Span{From: i, To: f.Close(i + 1)}, Vague: vagueAssertions[name], Conditional: p.Conditions > 0})
+	named, anyText := namesError(f, name, args)
+	p.Add(testfile.Check{
+		Digest: text, Text: lexer.Span{From: i, To: f.Close(i + 1)}, Vague: vagueAssertions[name] || anyText, Conditional: p.Conditions > 0,
+		Fails: raises[name] && !named, FailsAs: named,
+	})
+}
+
+// namesError recognizes raises(E, match="text") and assertRaisesRegex(E, "text"), and those that
+// accept any text.
+func namesError(f *file, name string, args []lexer.Span) (named, anyText bool) {
+	if strings.HasPrefix(name, "assertRaisesRegex") {
+		return len(args) > 1, false
+	}
+	if raises[name] {
+		for _, a := range args {
+			if a.To-a.From > 2 && f.At(a.From).Is("match") && f.At(a.From+1).Is("=") {
+				empty := len(f.At(a.From+2).Text) <= len(`""`)
+				return !empty, empty
+			}
+		}
+	}
+	return false, false
 }

@@ -13,13 +13,15 @@ const maxWeight = 1 << 20
 func Saturate(n int) int { return max(0, min(n, maxWeight)) }
 
 // Tally counts the checks of a test, including those in called functions.
-type Tally struct{ Total, Exact, Vague, Always, NoError int }
+type Tally struct{ Total, Exact, Vague, Always, NoError, Fails, FailsAs int }
 
 func (t Tally) plus(o Tally, weight int, conditional bool) Tally {
 	t.Total = Saturate(t.Total + Saturate(o.Total)*weight)
 	t.Exact = Saturate(t.Exact + Saturate(o.Exact)*weight)
 	t.Vague = Saturate(t.Vague + Saturate(o.Vague)*weight)
 	t.NoError = Saturate(t.NoError + Saturate(o.NoError)*weight)
+	t.Fails = Saturate(t.Fails + Saturate(o.Fails)*weight)
+	t.FailsAs = Saturate(t.FailsAs + Saturate(o.FailsAs)*weight)
 	if !conditional {
 		t.Always = Saturate(t.Always + Saturate(o.Always)*weight)
 	}
@@ -33,6 +35,12 @@ func (c Check) tally() Tally {
 	}
 	if c.NoError {
 		t.NoError = 1
+	}
+	if c.Fails {
+		t.Fails = 1
+	}
+	if c.FailsAs {
+		t.FailsAs = 1
 	}
 	return t
 }

@@ -49,6 +49,8 @@ type Check struct {
 	Vague       bool         // it holds for nearly any value: not nil, truthy
 	Conditional bool         // it runs under a condition
 	NoError     bool         // it holds if a call, which does not end the test if it fails, did not fail
+	Fails       bool         // it holds if something fails, whatever the error
+	FailsAs     bool         // it holds if something fails with a certain error
 	Given       *Given       // the innermost function around it that another one is given, or nil
 }
 
