@@ -150,7 +150,7 @@ func pwFile(file, rootDir string, s Paths) string {
 	return s.Rel(file)
 }
 
-// serial reports whether a test needs those before it. Versions before 1.58 do not say so.
+// serial reports whether a test needs those before it. Old versions, such as 1.58, do not say so.
 func (t pwTest) serial() bool {
 	for _, a := range t.Annotations {
 		if a.Type == "serial" {
