@@ -16,6 +16,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 // answer answers a request for a completion by the first rule that matches it.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *chatRequest, problem *apiError) {
 	a := answer{server: s, w: w, r: r, form: req.form, entry: entryOf(req)}
+	if problem == nil {
+		problem = s.unable(req, req.uses()...)
+	}
 	if problem != nil {
 		a.fail(*problem)
 		return

@@ -67,7 +67,11 @@ func (c *checker) rule(key string, d *ruleDoc) rule {
 	if d.Usage != nil {
 		r.usage = &usage{
 			prompt:     c.whole(key+".usage.prompt_tokens", d.Usage.PromptTokens, 0),
+			cached:     c.whole(key+".usage.cached_tokens", d.Usage.CachedTokens, 0),
 			completion: c.whole(key+".usage.completion_tokens", d.Usage.CompletionTokens, 0),
+		}
+		if r.usage.cached > r.usage.prompt {
+			c.add(key+".usage.cached_tokens", "is %d; expected at most prompt_tokens, which includes it", r.usage.cached)
 		}
 	}
 	c.answer(key, d, &r)

@@ -70,6 +70,9 @@ func (s *Server) embeddings(w http.ResponseWriter, r *http.Request) {
 	case req.Dimensions < 1 || req.Dimensions > maxDimensions:
 		problem = &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf("dimensions is %d; expected 1 to %d", req.Dimensions, maxDimensions)}
 	}
+	if problem == nil {
+		problem = s.unable(&chatRequest{Model: req.Model}, Embeddings)
+	}
 	if problem != nil {
 		a.fail(*problem)
 		return

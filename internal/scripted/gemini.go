@@ -171,9 +171,22 @@ func (p geminiPart) said() (text string, chars int) {
 	return text, chars + utf8.RuneCountInString(text)
 }
 
+// pictures returns the number of pictures in a part.
+func (p geminiPart) pictures() int {
+	switch {
+	case p.InlineData != nil:
+		return 1
+	case p.FunctionResponse != nil:
+		return len(p.FunctionResponse.Parts)
+	}
+	return 0
+}
+
 // translate fills in what rules match, and what the cache may hold.
 func (r *geminiRequest) translate(req *chatRequest) {
 	req.form = geminiForm{thoughts: r.Generation.Thinking.Include}
+	req.Temperature = r.Generation.Temperature
+	req.thinks = r.Generation.Thinking.Level != "" || r.Generation.Thinking.Budget != nil
 	if r.Generation.JSONSchema != nil {
 		req.ResponseFormat.JSONSchema.Name = "answer" // the API has no names
 	}
@@ -192,6 +205,7 @@ func (r *geminiRequest) translate(req *chatRequest) {
 	for _, c := range contents {
 		for _, p := range c.Parts {
 			said, chars := p.said()
+			req.pictures += p.pictures()
 			req.Messages = append(req.Messages, chatMessage{Content: content{said}})
 			req.prefix = append(req.prefix, segment{text: append([]byte(c.Role+" "), encode(p)...), chars: chars})
 		}
@@ -255,6 +269,9 @@ func (s *Server) geminiEmbeddings(w http.ResponseWriter, r *http.Request, req *c
 		if problem == nil {
 			vectors = append(vectors, vector{embed(text, o.Dimensions)})
 		}
+	}
+	if problem == nil {
+		problem = s.unable(req, Embeddings)
 	}
 	switch {
 	case problem != nil:

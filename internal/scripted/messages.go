@@ -420,7 +420,8 @@ func (r *messagesRequest) checkMarks() string {
 
 // translate fills in what rules match, and what the cache may hold.
 func (r *messagesRequest) translate(req *chatRequest) {
-	req.Model, req.Stream = r.Model, r.Stream
+	req.Model, req.Stream, req.Temperature = r.Model, r.Stream, r.Temperature
+	req.thinks = r.OutputConfig.Effort != nil
 	if r.OutputConfig.Format.Type == "json_schema" {
 		req.ResponseFormat.JSONSchema.Name = "answer" // the API has no names
 	}
@@ -434,6 +435,7 @@ func (r *messagesRequest) translate(req *chatRequest) {
 	for i, blocks := range append([][]messagesBlock{r.system}, r.turns...) {
 		for _, b := range blocks {
 			said := b.said()
+			req.pictures += b.pictures()
 			req.Messages = append(req.Messages, chatMessage{Content: content{said}})
 			chars := utf8.RuneCountInString(said) + utf8.RuneCountInString(b.Thinking) + len(b.Input) + b.pictures()*pictureChars
 			req.prefix = append(req.prefix, segment{text: append([]byte{byte(min(i, 255))}, b.raw...), chars: chars, mark: b.CacheControl != nil})

@@ -16,7 +16,13 @@ import (
 // because the YAML library would truncate 1.5 to 1.
 
 type scenarioDoc struct {
-	Rules []ruleDoc `yaml:"rules"`
+	Models []modelDoc `yaml:"models"`
+	Rules  []ruleDoc  `yaml:"rules"`
+}
+
+type modelDoc struct {
+	Name  string   `yaml:"name"`
+	Lacks []string `yaml:"lacks"`
 }
 
 type ruleDoc struct {
@@ -53,6 +59,7 @@ type callDoc struct {
 
 type usageDoc struct {
 	PromptTokens     any `yaml:"prompt_tokens"`
+	CachedTokens     any `yaml:"cached_tokens"`
 	CompletionTokens any `yaml:"completion_tokens"`
 }
 
@@ -84,18 +91,18 @@ func (m mistake) in(file string) string {
 	return where + ": " + m.key + ": " + m.problem
 }
 
-// parse reads a scenario; it returns either rules or mistakes.
-func parse(data []byte) ([]rule, []mistake) {
+// parse reads a scenario; it returns either its content or mistakes.
+func parse(data []byte) (map[string]lacks, []rule, []mistake) {
 	file, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		return nil, []mistake{locate(nil, err)}
+		return nil, nil, []mistake{locate(nil, err)}
 	}
 	if n := documents(file); n != 1 {
-		return nil, []mistake{{line: 1, key: "rules", problem: fmt.Sprintf("expected one YAML document with the key \"rules\"; got %d documents", n)}}
+		return nil, nil, []mistake{{line: 1, key: "rules", problem: fmt.Sprintf("expected one YAML document with the key \"rules\"; got %d documents", n)}}
 	}
 	var doc scenarioDoc
 	if err := yaml.NewDecoder(strings.NewReader(string(data)), yaml.Strict(), yaml.UseOrderedMap()).Decode(&doc); err != nil {
-		return nil, []mistake{locate(file, err)}
+		return nil, nil, []mistake{locate(file, err)}
 	}
 	c := checker{file: file}
 	if doc.Rules == nil {
@@ -105,7 +112,8 @@ func parse(data []byte) ([]rule, []mistake) {
 	for i := range doc.Rules {
 		rules = append(rules, c.rule(fmt.Sprintf("rules[%d]", i), &doc.Rules[i]))
 	}
-	return rules, c.mistakes
+	models := c.models(doc.Models)
+	return models, rules, c.mistakes
 }
 
 // documents counts the non-empty documents.

@@ -57,10 +57,15 @@ type chatRequest struct {
 	CacheKey string     `json:"prompt_cache_key"`
 	Effort   *string    `json:"reasoning_effort"`
 
+	Temperature *float64 `json:"temperature"`
+
 	caller caller
 	key    string // digest of the Idempotency-Key; empty without one
 	form   form
 	prefix []segment // what the provider's cache may hold
+
+	thinks   bool // how much the model shall think is set
+	pictures int
 
 	encrypted bool // Responses: what the model thinks is returned encrypted
 }
@@ -232,7 +237,10 @@ func (s *Server) readChat(w http.ResponseWriter, r *http.Request) (*chatRequest,
 	if e := req.Effort; e != nil && !slices.Contains(efforts, *e) {
 		return req, &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: badEffort(*e)}
 	}
-	req.prefix = req.segments()
+	req.prefix, req.thinks = req.segments(), req.Effort != nil
+	for _, m := range req.Messages {
+		req.pictures += m.pictures
+	}
 	return req, nil
 }
 

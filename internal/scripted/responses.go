@@ -441,6 +441,7 @@ const pictureChars = 4 * 765
 func (r *responsesRequest) translate(req *chatRequest) {
 	req.Model, req.Stream, req.CacheKey = r.Model, r.Stream, r.PromptCacheKey
 	req.encrypted = slices.Contains(r.Include, includeEncrypted)
+	req.Temperature, req.thinks = r.Temperature, r.Reasoning.Effort != nil
 	if r.Text.Format.Type == "json_schema" {
 		req.ResponseFormat.JSONSchema.Name = r.Text.Format.Name
 	}
@@ -464,6 +465,7 @@ func (r *responsesRequest) translate(req *chatRequest) {
 				pictures++
 			}
 		}
+		req.pictures += pictures
 		chars := utf8.RuneCountInString(said) + pictures*pictureChars + len(i.Encrypted)
 		if i.Arguments != nil {
 			chars += len(*i.Arguments)

@@ -13,6 +13,7 @@ import (
 
 // Scenario is a parsed and checked scenario. It never changes and may be used by several servers.
 type Scenario struct {
+	models map[string]lacks // by name; empty: any model exists and lacks nothing
 	rules  []rule
 	digest string
 }
@@ -92,11 +93,11 @@ func Load(path string) (*Scenario, error) {
 
 // Parse parses a scenario from memory. Messages use name as the file name.
 func Parse(name string, data []byte) (*Scenario, error) {
-	rules, mistakes := parse(data)
+	models, rules, mistakes := parse(data)
 	if len(mistakes) > 0 {
 		return nil, refuse(name, mistakes)
 	}
-	return &Scenario{rules: rules, digest: fmt.Sprintf("%x", sha256.Sum256(data))}, nil
+	return &Scenario{models: models, rules: rules, digest: fmt.Sprintf("%x", sha256.Sum256(data))}, nil
 }
 
 // refuse combines all mistakes into one error, with the first ones in full.

@@ -3,6 +3,7 @@ package scripted
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -64,6 +65,8 @@ func New(scenario *Scenario, opts Options) (*Server, error) {
 	s.mux.HandleFunc("GET /v1beta/models", s.geminiModels)
 	s.mux.HandleFunc("POST /v1/embeddings", s.embeddings)
 	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("GET /v1/models/{id...}", s.model)
+	s.mux.HandleFunc("GET /v1beta/models/{id...}", s.model)
 	s.mux.HandleFunc("GET /healthz", s.healthz)
 	s.mux.HandleFunc("/", s.nothing)
 	return s, nil
@@ -122,8 +125,22 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(encode(map[string]any{"object": "list", "data": list}))
 }
 
-// modelNames returns the models that the scenario matches, after the generic one.
+// model describes one model.
+func (s *Server) model(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if !s.scenario.has(id) {
+		writeError(w, notFound(id))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(encode(map[string]any{"id": id, "name": "models/" + id, "object": "model"}))
+}
+
+// modelNames returns the models of the scenario, or else those that it matches, after the generic one.
 func (s *Server) modelNames() []string {
+	if len(s.scenario.models) > 0 {
+		return slices.Sorted(maps.Keys(s.scenario.models))
+	}
 	names := []string{"scripted"}
 	for i := range s.scenario.rules {
 		if m := s.scenario.rules[i].when.model; m != nil && !slices.Contains(names, *m) {
