@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"text/tabwriter"
 
@@ -18,6 +20,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/doctor"
@@ -28,6 +31,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
 	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
@@ -85,7 +90,7 @@ func (a *app) checks() []doctor.Check {
 	checks = append(checks, found("configuration", doctor.Passed("%s is valid", cmp.Or(a.configFile, "the configuration"))))
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
-	checks = append(checks, modelChecks(cfg)...)
+	checks = append(checks, modelsCheck(cfg))
 	return append(append(checks, sandboxChecks(cfg, dir)...), doctor.Chromium(a.getenv))
 }
 
@@ -271,34 +276,77 @@ func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 	}}
 }
 
-// modelChecks probe each provider that an agent uses.
-func modelChecks(cfg *config.Config) []doctor.Check {
-	choices, err := setup.Models(cfg)
-	if err != nil {
-		return []doctor.Check{found("models", doctor.Failed(fault.Of(err).Message, "set models.default in "+config.FileName+", or run rgpt dev --scenario FILE"))}
-	}
-	users := map[string][]string{}
-	for agent, c := range choices {
-		users[c.Provider] = append(users[c.Provider], string(agent))
-	}
-	var checks []doctor.Check
-	for _, p := range setup.Providers(cfg) {
-		agents := users[p.Name]
-		if len(agents) == 0 {
-			continue
+// modelsCheck probes each provider that an agent uses, and whether it has the models of the agents:
+// those of the configuration, and those that people chose.
+func modelsCheck(cfg *config.Config) doctor.Check {
+	return doctor.Check{Name: "models", Run: func(ctx context.Context) []doctor.Result {
+		var results []doctor.Result
+		chosen, err := choicesOf(ctx, cfg)
+		if err != nil {
+			results = doctor.Warned("the models that people chose are unknown, so only those of the configuration were checked: "+fault.Of(err).Message, "fix the database, then check again")
 		}
-		slices.Sort(agents)
-		checks = append(checks, doctor.Check{Name: "model: " + p.Name, Run: func(ctx context.Context) []doctor.Result {
-			if err := modelclient.Probe(ctx, p); err != nil {
-				return doctor.FailedBy(err, providerRemedy(p, fault.Of(err).Code))
+		choices, _, err := setup.EveryModel(setup.WithChoices(cfg, cfg, chosen))
+		if err != nil {
+			results = append(results, doctor.Failed(fault.Of(err).Message, "set models.default in "+config.FileName+", or run rgpt dev --scenario FILE")...)
+		}
+		users := map[string]map[string][]string{} // by provider and model
+		for agent, c := range choices {
+			if users[c.Provider] == nil {
+				users[c.Provider] = map[string][]string{}
 			}
-			if p.Kind == model.KindScripted {
-				return doctor.Warned("takes its responses from a scenario; no real model is used", "set models.default in "+config.FileName)
+			users[c.Provider][c.Model] = append(users[c.Provider][c.Model], string(agent))
+		}
+		all := setup.Providers(cfg)
+		found := make([][]doctor.Result, len(all))
+		var wait sync.WaitGroup
+		for i, p := range all {
+			if len(users[p.Name]) > 0 {
+				wait.Go(func() { found[i] = providerResults(ctx, p, users[p.Name]) })
 			}
-			return doctor.Passed("responds at %s; used by %v", p.Address(), agents)
-		}})
+		}
+		wait.Wait()
+		return append(results, slices.Concat(found...)...)
+	}}
+}
+
+// choicesOf returns the models that people chose.
+func choicesOf(ctx context.Context, cfg *config.Config) ([]modelchoices.Choice, error) {
+	if cfg.Database.URL == "" {
+		return nil, nil // nobody could choose any
 	}
-	return checks
+	st, err := store.Open(ctx, cfg.Database.URL, store.Options{MaxConns: 1, ConnectTimeout: backend.DatabaseTimeout})
+	if err != nil {
+		return nil, err
+	}
+	defer st.Close()
+	return modelchoices.New(st).List(ctx)
+}
+
+// providerResults probes a provider, and its models with the agents that use them.
+func providerResults(ctx context.Context, p model.Provider, users map[string][]string) []doctor.Result {
+	named := func(results []doctor.Result) []doctor.Result {
+		for i := range results {
+			results[i].Check = "model: " + p.Name
+		}
+		return results
+	}
+	if err := modelclient.Probe(ctx, p); err != nil {
+		return named(doctor.FailedBy(err, providerRemedy(p, fault.Of(err).Code)))
+	}
+	if p.Kind == model.KindScripted {
+		return named(doctor.Warned("takes its responses from a scenario; no real model is used", "set models.default in "+config.FileName))
+	}
+	var results []doctor.Result
+	var agents []string
+	for _, name := range slices.Sorted(maps.Keys(users)) {
+		slices.Sort(users[name])
+		agents = append(agents, users[name]...)
+		if err := modelclient.ProbeModel(ctx, p, name); err != nil {
+			results = append(results, doctor.FailedBy(err, fmt.Sprintf("choose another model for %s (rgpt models set, models.phases or models.default)", strings.Join(users[name], ", ")))...)
+		}
+	}
+	slices.Sort(agents)
+	return named(append(doctor.Passed("responds at %s; used by %v", p.Address(), agents), results...))
 }
 
 func providerRemedy(p model.Provider, code contract.Code) string {

@@ -29,6 +29,7 @@ type Models struct {
 	Missing   string                                  `json:"missing,omitempty" doc:"why the catalogue lacks what the installation has stored"`
 	Unset     string                                  `json:"unset,omitempty" doc:"why some agents have no model"`
 	Problems  []string                                `json:"problems,omitempty" doc:"models that people chose, but new runs cannot use; new runs fail until they are changed"`
+	States    map[contract.Agent]string               `json:"states,omitempty" doc:"whether the provider has each agent's model: \"ok\", or why not; present only if the providers were checked"`
 
 	Breakers []ModelBreaker `json:"breakers" doc:"circuit breakers with a failure since the last success; all others are closed"`
 	Unknown  string         `json:"unknown,omitempty" doc:"why breakers and queues are not known"`
@@ -71,8 +72,8 @@ type ModelProvider struct {
 	Queue  *providers.Queue `json:"queue,omitempty" doc:"its calls now; absent if there are none"`
 }
 
-// Models returns the configuration of models. With check, it verifies that each provider responds
-// and accepts its key; this uses no tokens.
+// Models returns the configuration of models. With check, it verifies that each provider responds,
+// accepts its key, and has the models of the agents; this uses no tokens.
 func (r *Runs) Models(ctx context.Context, check bool) Models {
 	out := Models{
 		Providers: []ModelProvider{}, Agents: map[contract.Agent]contract.ModelChoice{}, Settings: map[contract.Agent]string{}, Prices: map[contract.Agent]ModelPrice{},
@@ -114,6 +115,9 @@ func (r *Runs) Models(ctx context.Context, check bool) Models {
 	if unset != nil {
 		out.Unset = fault.Of(unset).Message
 	}
+	if check {
+		out.checkChosen(ctx, all)
+	}
 	for agent, choice := range out.Agents {
 		if i := slices.IndexFunc(all, func(p model.Provider) bool { return p.Name == choice.Provider }); i >= 0 {
 			e, known := out.Catalogue.Find(all[i], choice.Model)
@@ -127,6 +131,34 @@ func (r *Runs) Models(ctx context.Context, check bool) Models {
 		}
 	}
 	return out
+}
+
+// checkChosen checks whether the providers have the models of the agents.
+func (m *Models) checkChosen(ctx context.Context, all []model.Provider) {
+	m.States = map[contract.Agent]string{}
+	states := map[[2]string]string{}
+	for agent, choice := range m.Agents {
+		key := [2]string{choice.Provider, choice.Model}
+		if _, done := states[key]; !done {
+			states[key] = m.stateOf(ctx, all, choice)
+		}
+		m.States[agent] = states[key]
+	}
+}
+
+// stateOf returns whether a model can be called, as far as its provider says.
+func (m *Models) stateOf(ctx context.Context, all []model.Provider, choice contract.ModelChoice) string {
+	i := slices.IndexFunc(all, func(p model.Provider) bool { return p.Name == choice.Provider })
+	if i < 0 {
+		return "the provider " + choice.Provider + " is not configured under models.providers"
+	}
+	if state := m.Providers[i].State; state != "ok" {
+		return state
+	}
+	if err := modelclient.ProbeModel(ctx, all[i], choice.Model); err != nil {
+		return fault.Of(err).Message
+	}
+	return "ok"
 }
 
 // Catalogue returns the known properties of models, including what the installation has stored, if

@@ -29,7 +29,14 @@ const (
 	CapabilityEffort Capability = "effort"
 )
 
-// Capabilities returns all capabilities.
+// Capabilities that only a check at the provider finds out: the catalogue's sources do not have them.
+const (
+	CapabilityStreaming     Capability = "streaming"
+	CapabilityParallelTools Capability = "parallel_tools" // several tool calls in one response
+	CapabilityPromptCache   Capability = "prompt_cache"   // parts of prompts are read from a cache
+)
+
+// Capabilities returns all capabilities that the catalogue lists.
 func Capabilities() []Capability {
 	return []Capability{CapabilityJSONSchema, CapabilityTools, CapabilityVision, CapabilityEmbeddings, CapabilityFixedTemperature, CapabilityEffort}
 }
@@ -67,8 +74,10 @@ type CatalogueEntry struct {
 	SourceDate string `koanf:"-" yaml:"-" json:"source_date,omitempty" validate:"omitempty,datetime=2006-01-02"`
 	// Assumed is set if the model's prices are unknown: those here are assumed.
 	Assumed bool `koanf:"-" yaml:"-" json:"assumed,omitempty"`
-	// Checked is the day on which the capabilities were last tried at the provider; empty: never.
-	Checked string `koanf:"-" yaml:"-" json:"checked,omitempty"`
+	// Checked is the day on which the capabilities were last tried at the provider; empty: never. Found
+	// has what these checks found out; Capabilities is already corrected by it.
+	Checked string              `koanf:"-" yaml:"-" json:"checked,omitempty"`
+	Found   map[Capability]bool `koanf:"-" yaml:"-" json:"found,omitempty" doc:"what checks at the provider found out"`
 }
 
 // LongContext has the prices of a call whose prompt is longer than Above tokens. 0 means as for
@@ -108,6 +117,21 @@ func (e CatalogueEntry) Score(name string) (float64, bool) {
 
 // Can reports whether the model has a capability.
 func (e CatalogueEntry) Can(c Capability) bool { return slices.Contains(e.Capabilities, c) }
+
+// FoundNot reports whether a check at the provider found that the model lacks a capability.
+func (e CatalogueEntry) FoundNot(c Capability) bool {
+	found, tried := e.Found[c]
+	return tried && !found
+}
+
+// WithCapability returns the entry with or without a capability.
+func (e CatalogueEntry) WithCapability(c Capability, has bool) CatalogueEntry {
+	e.Capabilities = slices.DeleteFunc(slices.Clone(e.Capabilities), func(o Capability) bool { return o == c })
+	if has {
+		e.Capabilities = append(e.Capabilities, c)
+	}
+	return e
+}
 
 // at returns the entry with the prices of a call with a prompt of this size.
 func (e CatalogueEntry) at(prompt int64) CatalogueEntry {

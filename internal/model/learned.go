@@ -1,6 +1,7 @@
 package model
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -17,7 +18,21 @@ type Checked struct {
 	Provider string              `json:"provider"` // a provider's name
 	Model    string              `json:"model"`
 	Found    map[Capability]bool `json:"found"`
-	At       time.Time           `json:"at"`
+	At       time.Time           `json:"at"` // of the last check
+}
+
+// After returns a check with what an earlier one of the same model found and this one did not find
+// out: a check that a rate limit interrupted does not make an earlier one forgotten.
+func (c Checked) After(earlier []Checked) Checked {
+	for _, e := range earlier {
+		if e.Provider == c.Provider && e.Model == c.Model {
+			found := map[Capability]bool{}
+			maps.Copy(found, e.Found)
+			maps.Copy(found, c.Found)
+			c.Found = found
+		}
+	}
+	return c
 }
 
 // Learn adds what an installation has learned. An update counts unless the catalogue has an entry of
@@ -61,6 +76,6 @@ func (e CatalogueEntry) corrected(check Checked) CatalogueEntry {
 			e.Capabilities = append(e.Capabilities, c)
 		}
 	}
-	e.Checked = check.At.UTC().Format(time.DateOnly)
+	e.Checked, e.Found = check.At.UTC().Format(time.DateOnly), maps.Clone(check.Found)
 	return e
 }

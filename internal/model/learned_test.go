@@ -39,6 +39,8 @@ func TestWhatWasFoundAtAProviderReplacesTheCatalogue(t *testing.T) {
 	require.Equal(t, []Capability{CapabilityTools, CapabilityFixedTemperature, CapabilityVision}, e.Capabilities, "what was not tried stays")
 	require.Equal(t, "2026-11-26", e.Checked)
 	require.InDelta(t, 1, e.PriceIn, 0)
+	require.True(t, e.FoundNot(CapabilityJSONSchema))
+	require.False(t, e.FoundNot(CapabilityStreaming), "it was not tried")
 
 	e, known = c.Find(p, "new")
 	require.False(t, known, "its price is still a guess")
@@ -47,4 +49,15 @@ func TestWhatWasFoundAtAProviderReplacesTheCatalogue(t *testing.T) {
 
 	e, _ = c.Find(Provider{Name: "other", Kind: KindOpenAI}, "m")
 	require.True(t, e.Can(CapabilityJSONSchema), "another provider was not tried")
+}
+
+func TestACheckKeepsWhatAnEarlierOneFoundAndItDidNot(t *testing.T) {
+	t.Parallel()
+	earlier := []Checked{
+		{Provider: "p", Model: "m", Found: map[Capability]bool{CapabilityTools: true, CapabilityVision: true}},
+		{Provider: "p", Model: "other", Found: map[Capability]bool{CapabilityEffort: true}},
+	}
+	now := Checked{Provider: "p", Model: "m", At: time.Unix(9, 0), Found: map[Capability]bool{CapabilityTools: false}}
+	require.Equal(t, Checked{Provider: "p", Model: "m", At: time.Unix(9, 0), Found: map[Capability]bool{CapabilityTools: false, CapabilityVision: true}}, now.After(earlier))
+	require.Equal(t, map[Capability]bool{CapabilityTools: true, CapabilityVision: true}, earlier[0].Found, "unchanged")
 }

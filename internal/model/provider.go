@@ -36,8 +36,8 @@ const (
 	APIResponses API = "responses" // Responses
 )
 
-// choosesAPI reports whether providers of a kind may offer several of the APIs.
-func (k Kind) choosesAPI() bool {
+// ChoosesAPI reports whether providers of a kind may offer several of the APIs.
+func (k Kind) ChoosesAPI() bool {
 	return k == KindOpenAI || k == KindAzure || k == KindCompatible || k == KindScripted
 }
 
@@ -106,7 +106,7 @@ func DefaultBaseURL(kind Kind) string { return kindDefaults[kind].baseURL }
 func (p Provider) WithDefaults() Provider {
 	d := kindDefaults[p.Kind]
 	p.BaseURL = cmp.Or(p.BaseURL, d.baseURL)
-	if p.Kind.choosesAPI() {
+	if p.Kind.ChoosesAPI() {
 		p.API = cmp.Or(p.API, p.defaultAPI())
 	}
 	if p.APIKeyEnv == "" && p.APIKeyFile == "" {
@@ -152,7 +152,7 @@ func (p Provider) Check() error {
 func (p Provider) checkAPI(at *url.URL) error {
 	problem := ""
 	switch {
-	case p.API != "" && !p.Kind.choosesAPI():
+	case p.API != "" && !p.Kind.ChoosesAPI():
 		problem = fmt.Sprintf("kind %s has one API only; remove api", p.Kind)
 	case p.API != "" && p.API != APIChat && p.API != APIResponses:
 		problem = fmt.Sprintf("invalid api %q; expected chat or responses", p.API)

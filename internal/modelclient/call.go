@@ -36,7 +36,7 @@ type call struct {
 func (x *call) run(ctx context.Context) (model.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, x.timeout(), errDeadline)
 	defer cancel()
-	if _, known := x.provider.complete.Load(x.req.Choice.Model); !known {
+	if _, known := x.provider.complete.Load(x.req.Choice.Model); !known && !x.entry.FoundNot(model.CapabilityStreaming) {
 		resp, err := x.send(ctx, true)
 		var status *statusError
 		if !errors.As(err, &status) || !status.deniesStreaming() {
@@ -64,15 +64,20 @@ func (x *call) send(ctx context.Context, stream bool) (model.Response, error) {
 		x.watch.ignoreSilence()
 	}
 	start := time.Now()
-	resp, err := wire.For(x.provider.Provider).Send(ctx, &wire.Call{
-		Request: x.req, Provider: x.provider.Provider, Entry: x.entry, Key: x.key, MaxResponse: x.client.opts.MaxResponse,
-		HTTP: &http.Client{Transport: x, CheckRedirect: x.client.http.CheckRedirect},
-	}, stream)
+	resp, err := wire.For(x.provider.Provider, x.entry).Send(ctx, x.wire(), stream)
 	if x.body != nil && x.body.err != nil {
 		err = x.body.err // the reason, not the parser's interpretation of it
 	}
 	resp.Latency = time.Since(start)
 	return resp, err
+}
+
+// wire returns the call as the adapters take it.
+func (x *call) wire() *wire.Call {
+	return &wire.Call{
+		Request: x.req, Provider: x.provider.Provider, Entry: x.entry, Key: x.key, MaxResponse: x.client.opts.MaxResponse,
+		HTTP: &http.Client{Transport: x, CheckRedirect: x.client.http.CheckRedirect},
+	}
 }
 
 // conclude converts the outcome of a call into the caller's result.
@@ -162,4 +167,25 @@ func checkCall(i int, c *model.ToolCall) error {
 		return &unusable{contract.CodeInvalidOutput, fmt.Sprintf("the arguments of tool call %d (%s) are not a JSON object", i+1, fault.Clip(c.Name, 64))}
 	}
 	return nil
+}
+
+// embed requests the embedding of a text.
+func (x *call) embed(ctx context.Context, text string) (model.Embedding, error) {
+	out, err := wire.Embed(ctx, x.wire(), text)
+	if x.body != nil && x.body.err != nil {
+		err = x.body.err // the reason, not the parser's interpretation of it
+	}
+	if err == nil && len(out.Vector) == 0 {
+		err = &unusable{contract.CodeInvalidOutput, "the response has no embedding"}
+	}
+	if err != nil {
+		return model.Embedding{}, x.explain(ctx, err)
+	}
+	if out.Usage.PromptTokens <= 0 {
+		out.Usage.PromptTokens = model.EstimateTokens(x.req.Messages, nil)
+	}
+	u := model.Plausible(out.Usage)
+	u.Calls, u.MicroUSD, u.EstimatedPrice = 1, model.Cost(u, x.entry), !x.priced
+	out.Usage = u
+	return out, nil
 }

@@ -115,27 +115,51 @@ func (c *Client) Configured(provider string) error {
 // usage: a refusal, or a truncated or unusable response, costs as much as a good one. With any
 // other error, the response is empty.
 func (c *Client) Complete(ctx context.Context, req model.Request) (model.Response, error) {
-	p, ok := c.providers[req.Choice.Provider]
-	if !ok {
-		return model.Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"model provider %q not found; configure it under models.providers", req.Choice.Provider)
-	}
-	if req.Choice.Model == "" {
-		return model.Response{}, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model is selected for provider %s", p.Name)
-	}
-	key, err := p.Key(c.opts.Getenv)
+	x, err := c.newCall(req)
 	if err != nil {
 		return model.Response{}, err
 	}
-	entry, priced := c.catalogue.Load().Find(p.Provider, req.Choice.Model)
-	x := &call{client: c, provider: p, entry: entry, priced: priced, req: req, key: key, scrub: newScrubber(p.Provider, key)}
 	ctx, x.watch = startWatch(ctx, c.opts.IdleTimeout)
 	defer x.watch.stop()
-	if err := p.acquire(ctx); err != nil {
+	if err := x.provider.acquire(ctx); err != nil {
 		return model.Response{}, x.explain(ctx, err)
 	}
-	defer p.release()
+	defer x.provider.release()
 	return x.run(ctx)
+}
+
+// Embed computes the embedding of a text. Its errors are those of Complete.
+func (c *Client) Embed(ctx context.Context, choice contract.ModelChoice, text string) (model.Embedding, error) {
+	x, err := c.newCall(model.Request{Choice: choice, Messages: []model.Message{{Role: model.RoleUser, Text: text}}, Timeout: choice.Timeout})
+	if err != nil {
+		return model.Embedding{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, x.timeout(), errDeadline)
+	defer cancel()
+	ctx, x.watch = startWatch(ctx, c.opts.IdleTimeout)
+	defer x.watch.stop()
+	if err := x.provider.acquire(ctx); err != nil {
+		return model.Embedding{}, x.explain(ctx, err)
+	}
+	defer x.provider.release()
+	return x.embed(ctx, text)
+}
+
+// newCall prepares a call.
+func (c *Client) newCall(req model.Request) (*call, error) {
+	p, ok := c.providers[req.Choice.Provider]
+	if !ok {
+		return nil, unknownProvider(req.Choice.Provider)
+	}
+	if req.Choice.Model == "" {
+		return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no model is selected for provider %s", p.Name)
+	}
+	key, err := p.Key(c.opts.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	entry, priced := c.catalogue.Load().Find(p.Provider, req.Choice.Model)
+	return &call{client: c, provider: p, entry: entry, priced: priced, req: req, key: key, scrub: newScrubber(p.Provider, key)}, nil
 }
 
 // errNoSlot marks a call that ended while it waited for a slot.

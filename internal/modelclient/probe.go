@@ -2,11 +2,14 @@ package modelclient
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,9 +51,9 @@ func probe(ctx context.Context, client *http.Client, p model.Provider, getenv fu
 	if p.Kind == model.KindOpenRouter { // its list of models is public
 		path = "/key"
 	}
-	status, err := ask(ctx, client, p, key, path)
+	status, _, err := ask(ctx, client, p, key, path)
 	if err == nil && status == http.StatusNotFound && path != "/models" {
-		status, err = ask(ctx, client, p, key, "/models")
+		status, _, err = ask(ctx, client, p, key, "/models")
 	}
 	who := fmt.Sprintf("model provider %s (%s)", p.Name, p.Address())
 	if err != nil {
@@ -59,8 +62,82 @@ func probe(ctx context.Context, client *http.Client, p model.Provider, getenv fu
 	return probed(p, who, status)
 }
 
-// ask makes one request and returns its status.
-func ask(ctx context.Context, client *http.Client, p model.Provider, key, path string) (int, error) {
+// maxModelList limits a provider's list of models, in bytes.
+const maxModelList = 16 << 20
+
+// ProbeModel checks, without spending a token, whether a provider has a model: it requests its
+// description, or else the list of models. A CONFIG_ERROR with the code model_not_found means that the
+// provider does not have it. Providers that do not say which models they have, or do not respond,
+// cause no error: see Probe.
+func ProbeModel(ctx context.Context, p model.Provider, name string) error {
+	client, closeIdle := newHTTPClient(nil)
+	defer closeIdle()
+	return probeModel(ctx, client, p, name, os.Getenv)
+}
+
+func probeModel(ctx context.Context, client *http.Client, p model.Provider, name string, getenv func(string) string) error {
+	p = p.WithDefaults()
+	key, err := p.Key(getenv)
+	if err != nil || p.Kind == model.KindAzure { // whose deployments have names of their own
+		return nil // Probe reports it
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	segments := strings.Split(name, "/")
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	status, _, err := ask(ctx, client, p, key, "/models/"+strings.Join(segments, "/"))
+	if err != nil || status != http.StatusNotFound {
+		return nil // Probe reports it
+	}
+	status, body, err := ask(ctx, client, p, key, "/models"+longList[p.Kind])
+	if err != nil || status != http.StatusOK {
+		return nil // Probe reports it
+	}
+	if names := namesIn(body); len(names) == 0 || lists(names, name) {
+		return nil
+	}
+	return fault.New(contract.ClassConfig, contract.CodeModelNotFound, "model provider %s (%s) does not list the model %s; check its name, or choose another one", p.Name, p.Address(), fault.Clip(name, 100))
+}
+
+// longList has the parameters with which a provider lists all of its models at once.
+var longList = map[model.Kind]string{model.KindAnthropic: "?limit=1000", model.KindGemini: "?pageSize=1000"}
+
+// namesIn returns the models of a list; none if it is not the whole list.
+func namesIn(body []byte) []string {
+	var doc struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+		More   bool `json:"has_more"`
+		Models []struct {
+			Name string `json:"name"`
+		} `json:"models"`
+		Next string `json:"nextPageToken"`
+	}
+	if json.Unmarshal(body, &doc) != nil || doc.More || doc.Next != "" {
+		return nil
+	}
+	var names []string
+	for _, m := range doc.Data {
+		names = append(names, m.ID)
+	}
+	for _, m := range doc.Models {
+		names = append(names, strings.TrimPrefix(m.Name, "models/"))
+	}
+	return names
+}
+
+// lists reports whether a list has a model. Of a name with a variant, such as OpenRouter's :nitro, or a
+// tag, such as Ollama's :latest, the list may have only the part before it.
+func lists(names []string, name string) bool {
+	base, _, _ := strings.Cut(name, ":")
+	return slices.Contains(names, name) || slices.Contains(names, base) || slices.Contains(names, name+":latest")
+}
+
+// ask makes one request and returns the status and the body of the response.
+func ask(ctx context.Context, client *http.Client, p model.Provider, key, path string) (int, []byte, error) {
 	base := strings.TrimSuffix(p.BaseURL, "/")
 	if p.Kind == model.KindGemini {
 		address, version := wire.GeminiAddress(base)
@@ -68,7 +145,7 @@ func ask(ctx context.Context, client *http.Client, p model.Provider, key, path s
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	req.Header.Set("User-Agent", wire.UserAgent)
 	if key != "" {
@@ -92,14 +169,18 @@ func ask(ctx context.Context, client *http.Client, p model.Provider, key, path s
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if resp.StatusCode == http.StatusBadRequest && fault.OfHTTP(resp.StatusCode, body).Code == contract.CodeUnauthorized {
-		return http.StatusUnauthorized, nil // Gemini
+	limit := int64(maxErrorBody)
+	if resp.StatusCode == http.StatusOK {
+		limit = maxModelList
 	}
-	return resp.StatusCode, nil
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, limit))
+	if resp.StatusCode == http.StatusBadRequest && fault.OfHTTP(resp.StatusCode, body).Code == contract.CodeUnauthorized {
+		return http.StatusUnauthorized, nil, nil // Gemini
+	}
+	return resp.StatusCode, body, nil
 }
 
 func unreachable(ctx context.Context, err error, scrub *scrubber, who string) error {

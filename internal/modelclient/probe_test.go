@@ -148,3 +148,47 @@ func (c *Client) Probe(ctx context.Context, provider string) error {
 	}
 	return probe(ctx, c.http, p.Provider, c.opts.Getenv)
 }
+
+func TestProbeModelReportsOnlyModelsThatAProviderSaysItDoesNotHave(t *testing.T) {
+	t.Parallel()
+	list := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/models" {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			answer(http.StatusOK, body)(w, r)
+		}
+	}
+	for name, tc := range map[string]struct {
+		kind    model.Kind
+		h       http.HandlerFunc
+		missing bool
+	}{
+		"described":           {kind: model.KindOpenAI, h: byPath("/v1/models/some/model:free", 200, "", 0)},
+		"in the list":         {kind: model.KindOpenRouter, h: list(`{"data":[{"id":"a"},{"id":"some/model:free"}]}`)},
+		"without its variant": {kind: model.KindOpenRouter, h: list(`{"data":[{"id":"some/model"}]}`)},
+		"not in the list":     {kind: model.KindOllama, h: list(`{"data":[{"id":"some/model-2"}]}`), missing: true},
+		"not in Gemini's":     {kind: model.KindGemini, h: list(`{"models":[{"name":"models/other"}]}`), missing: true},
+		"a part of a list":    {kind: model.KindAnthropic, h: list(`{"data":[{"id":"a"}],"has_more":true}`)},
+		"an empty list":       {kind: model.KindCompatible, h: list(`{"data":[]}`)},
+		"no list":             {kind: model.KindCompatible, h: answer(404, `{}`)},
+		"Azure's deployments": {kind: model.KindAzure, h: list(`{"data":[{"id":"a"}]}`)},
+		"a bad key":           {kind: model.KindOpenAI, h: answer(401, `{}`)},
+		"down":                {kind: model.KindOpenAI, h: breakConnection},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := model.Provider{Name: "p", Kind: tc.kind, BaseURL: serve(t, tc.h), APIKeyEnv: "KEY"}
+			client, closeIdle := newHTTPClient(nil)
+			t.Cleanup(closeIdle)
+			err := probeModel(t.Context(), client, p, "some/model:free", func(string) string { return "the-key" })
+			if !tc.missing {
+				require.NoError(t, err)
+				return
+			}
+			f := requireFault(t, err, contract.ClassConfig, contract.CodeModelNotFound)
+			require.Contains(t, f.Message, "does not list the model some/model:free")
+		})
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
 )
 
 const fineResponse = `{"id":"r","object":"response","status":"completed","model":"m-1","output":[{"type":"message","id":"msg","role":"assistant","content":[{"type":"output_text","text":"ok"}]}],"usage":{"input_tokens":1,"output_tokens":1}}`
@@ -649,4 +650,45 @@ func TestOpenRouterPassesAnthropicsCacheBreakpointsOn(t *testing.T) {
 	require.Equal(t, []string{"tool 1", "message 0, part 0", "message 1, part 0"}, marks(model.KindOpenRouter, "anthropic/claude-sonnet-4.5"))
 	req.Messages = append(req.Messages, model.Message{Role: model.RoleAssistant, ToolCalls: calls}, model.Message{Role: model.RoleTool, ToolCallID: "a"}, model.Message{Role: model.RoleTool, ToolCallID: "b"})
 	require.Equal(t, []string{"tool 1", "message 0, part 0", "message 1, part 0"}, marks(model.KindOpenRouter, "anthropic/claude-sonnet-4.5"), "Anthropic rejects a breakpoint at an empty text")
+}
+
+func TestAModelThatIsServedByResponsesAloneIsCalledByThem(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []model.Kind{model.KindOpenAI, model.KindCompatible, model.KindScripted} {
+		for api, path := range map[string]string{"": "/v1/chat/completions", "responses": "/v1/responses"} {
+			var asked string
+			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				asked = r.URL.Path
+				w.WriteHeader(http.StatusTeapot)
+			})
+			c, err := New([]model.Provider{{Name: "p", Kind: kind, API: model.APIChat, BaseURL: url, APIKeyEnv: "KEY"}},
+				model.Catalogue{{Provider: "p", Model: "m", API: api}}, Options{Getenv: func(string) string { return "a-key" }})
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			_, err = c.Complete(t.Context(), question())
+			require.Error(t, err)
+			require.Equal(t, path, asked, "%s %q", kind, api)
+		}
+	}
+}
+
+func TestAModelThatWasFoundUnableToStreamIsAskedForOnePieceAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, p := range wires {
+		base, log := scenario(t, "models: [{name: m, lacks: [streaming]}]\nrules:\n  - reply: {text: whole}\n")
+		p.Name, p.BaseURL, p.APIKeyEnv = "p", base, "KEY"
+		if p.Kind == model.KindGemini {
+			p.BaseURL = strings.TrimSuffix(base, "/v1")
+		}
+		catalogue := model.Catalogue{{Provider: "p", Model: "m"}}.Correct([]model.Checked{{Provider: "p", Model: "m", Found: map[model.Capability]bool{model.CapabilityStreaming: false}}}, []model.Provider{p})
+		c, err := New([]model.Provider{p}, catalogue, Options{Getenv: func(string) string { return "a-key" }})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		r, err := c.Complete(t.Context(), question())
+		require.NoError(t, err)
+		require.Equal(t, "whole", r.Text)
+		lines, err := scripted.ReadLog(log)
+		require.NoError(t, err)
+		require.Len(t, lines, 1, "%s: no request to stream comes first", p.Kind)
+	}
 }

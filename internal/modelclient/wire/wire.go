@@ -43,9 +43,12 @@ type Adapter interface {
 	Send(ctx context.Context, c *Call, stream bool) (model.Response, error)
 }
 
-// For returns the adapter for a provider with its defaults.
-func For(p model.Provider) Adapter {
+// For returns the adapter for a model of a provider with its defaults. A model that the catalogue knows
+// to be served by one API only is called by that one.
+func For(p model.Provider, e model.CatalogueEntry) Adapter {
 	switch {
+	case p.Kind.ChoosesAPI() && e.API == string(model.APIResponses):
+		return openAIResponses{}
 	case p.Kind == model.KindAnthropic:
 		return messages{}
 	case p.Kind == model.KindGemini:
