@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/model/modelsource"
+	"github.com/rocketgpt/orchestrator/internal/modelcheck"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
@@ -27,12 +29,28 @@ import (
 
 func newModels(a *app) *cobra.Command {
 	var check, all bool
+	var deep deepCheck
 	cmd := &cobra.Command{
-		Use: "models", Short: "Show model providers, known models, and each agent's model", Args: noArgs,
+		Use: "models [PROVIDER/MODEL]", Short: "Show model providers, known models, and each agent's model", Args: optionalModels,
+		Long: `Shows the model providers, the catalogue of models, and the model of each agent.
+
+--check asks each provider, without using tokens, whether it accepts its key and has the models
+of the agents. --check --deep tries by small calls what models can do: a plain response,
+streaming, a temperature, reasoning effort, enforced schemas, tools, several of them at once,
+pictures, the prompt cache, and embeddings. By default, it tries the models of all agents and
+those that take over for them. All calls together cost at most --max-cost; what could exceed it
+is skipped. What was found out is stored over the catalogue: later calls use it.`,
 		Example: `  rgpt models --check
+  rgpt models --check --deep anthropic/claude-sonnet-5 --max-cost 0.05
   rgpt models --all
   rgpt models update --file api.json --dry-run`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if deep.models = append(deep.models, args...); deep.on {
+				return a.checkModels(cmd.Context(), deep)
+			}
+			if len(deep.models) > 0 || cmd.Flags().Changed("max-cost") {
+				return usageError{errors.New("a model and --max-cost are only for rgpt models --check --deep")}
+			}
 			known, err := a.models(cmd.Context(), check)
 			if err != nil {
 				return err
@@ -45,7 +63,8 @@ func newModels(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "check that each provider responds and accepts its key")
+	cmd.Flags().BoolVar(&check, "check", false, "check that each provider responds, accepts its key, and has the models of the agents")
+	deep.add(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "show all models of the catalogue, not only the newest of each configured provider")
 	cmd.AddCommand(newModelsSet(a), newModelsUnset(a), newModelsHistory(a))
 	cmd.AddCommand(local(newModelsUpdate(a))...)
@@ -64,10 +83,10 @@ func (a *app) printModels(known control.Models, all bool) {
 	_ = w.Flush()
 	fmt.Fprintln(a.out)
 	w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "AGENT\tMODEL\tUSD/M IN, OUT\tSET BY")
+	fmt.Fprintln(w, "AGENT\tMODEL\tUSD/M IN, OUT\tSET BY\tSTATE")
 	for _, agent := range contract.Agents() {
 		if c, ok := known.Agents[agent]; ok {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", agent, terminal.Clean(choiceText(&c)), priceOf(known.Prices[agent]), terminal.Clean(known.Settings[agent]))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", agent, terminal.Clean(choiceText(&c)), priceOf(known.Prices[agent]), terminal.Clean(known.Settings[agent]), terminal.Clean(known.States[agent]))
 		}
 	}
 	_ = w.Flush()
@@ -83,10 +102,10 @@ func (a *app) printModels(known control.Models, all bool) {
 		shown, hidden = newestOf(known.Catalogue, known.Providers)
 	}
 	w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "PROVIDER\tMODEL\tCONTEXT\tOUTPUT\tUSD/M IN\tUSD/M OUT\tRELEASED\tUNTIL\tSOURCE")
+	fmt.Fprintln(w, "PROVIDER\tMODEL\tCONTEXT\tOUTPUT\tUSD/M IN\tUSD/M OUT\tRELEASED\tUNTIL\tCHECKED\tSOURCE")
 	for _, e := range shown {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%g\t%g\t%s\t%s\t%s\n", e.Provider, terminal.Clean(e.Model), e.ContextWindow, e.MaxOutput, e.PriceIn, e.PriceOut,
-			e.Released, e.Deprecated, strings.TrimSpace(terminal.Clean(e.Source)+" "+e.SourceDate))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%g\t%g\t%s\t%s\t%s\t%s\n", e.Provider, terminal.Clean(e.Model), e.ContextWindow, e.MaxOutput, e.PriceIn, e.PriceOut,
+			e.Released, e.Deprecated, e.Checked, strings.TrimSpace(terminal.Clean(e.Source)+" "+e.SourceDate))
 	}
 	_ = w.Flush()
 	if hidden > 0 {
@@ -94,6 +113,116 @@ func (a *app) printModels(known control.Models, all bool) {
 	}
 	if known.Missing != "" {
 		fmt.Fprintln(a.out, "Without what this installation has stored about models:", terminal.CleanLines(known.Missing))
+	}
+}
+
+// deepCheck are the flags of a check of capabilities.
+type deepCheck struct {
+	on      bool
+	models  []string
+	maxCost float64
+}
+
+// defaultCheckCost is the most that a check of capabilities costs by default, in US dollars.
+const defaultCheckCost = 0.01
+
+func (d *deepCheck) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&d.on, "deep", false, "with --check: try by small calls what models can do; this costs money, at most --max-cost")
+	cmd.Flags().StringArrayVar(&d.models, "model", nil, "with --check --deep: model to check, as provider/model; may be repeated (default: the models of all agents)")
+	cmd.Flags().Float64Var(&d.maxCost, "max-cost", defaultCheckCost, "with --check --deep: the most that all calls together may cost, in US dollars")
+}
+
+func optionalModels(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && !strings.Contains(args[0], "/") {
+		return noArgs(cmd, args)
+	}
+	if len(args) > 1 {
+		return fmt.Errorf("%s takes at most one model; give more with --model", cmd.CommandPath())
+	}
+	return nil
+}
+
+// checkModels tries the capabilities of models, and shows what was found.
+func (a *app) checkModels(ctx context.Context, d deepCheck) error {
+	if a.server() != "" {
+		return usageError{errors.New("rgpt models --check --deep works only on this machine, not through a server")}
+	}
+	if !(d.maxCost >= 0 && d.maxCost <= 1000) {
+		return usageError{fmt.Errorf("--max-cost %g is invalid; must be from 0 to 1000 US dollars", d.maxCost)}
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	runs := &control.Runs{Config: cfg}
+	if cfg.Database.URL != "" {
+		h, err := a.open(ctx, 0)
+		if err == nil {
+			defer h.Close()
+			if l, ok := h.(*backend.Local); ok {
+				runs = l.Runs
+			}
+		} else {
+			fmt.Fprintln(a.errs, "rgpt: warning: what is found is not stored, and models that people chose are unknown:", terminal.Clean(fault.Of(err).Message))
+		}
+	}
+	checks, err := runs.CheckCapabilities(ctx, d.models, int64(math.Round(d.maxCost*1e6)), caller())
+	if len(checks.Models) == 0 && err != nil {
+		return err
+	}
+	if a.json {
+		a.printJSON(checks)
+	} else {
+		a.printCapabilities(checks)
+	}
+	if err == nil && slices.ContainsFunc(checks.Models, func(m control.ModelCheck) bool { return !m.Responds() }) {
+		return ended{exitError}
+	}
+	return err
+}
+
+// printCapabilities prints a table for each model.
+func (a *app) printCapabilities(checks control.ModelChecks) {
+	for _, m := range checks.Models {
+		users := ""
+		for i, agent := range m.Agents {
+			users += map[bool]string{true: " (", false: ", "}[i == 0] + string(agent)
+		}
+		if users != "" {
+			users += ")"
+		}
+		fmt.Fprintf(a.out, "%s%s\n", terminal.Clean(m.Provider+"/"+m.Model), users)
+		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		if len(m.Findings) > 0 {
+			fmt.Fprintln(w, "CAPABILITY\tCATALOGUE\tFOUND\tEVIDENCE")
+		}
+		for _, f := range m.Findings {
+			says, found := "-", string(f.Found)
+			if f.Catalogue != nil {
+				says = map[bool]string{true: "yes", false: "no"}[*f.Catalogue]
+			}
+			if f.Differs() {
+				found += " !"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", f.Capability, says, found, terminal.Clean(f.Evidence))
+		}
+		_ = w.Flush()
+		if m.Problem != "" {
+			fmt.Fprintln(a.out, terminal.Clean(m.Problem))
+		}
+		estimated := ""
+		if m.Estimated {
+			estimated = " (an estimate: the price is unknown)"
+		}
+		stored := ""
+		if m.Stored {
+			stored = " What was found is stored; workers use it within a minute."
+		}
+		fmt.Fprintf(a.out, "%d calls, %d tokens in, %d out, %s%s.%s\n\n", m.Usage.Calls, m.Usage.PromptTokens, m.Usage.CompletionTokens, modelcheck.Dollars(m.Usage.MicroUSD), estimated, stored)
+	}
+	fmt.Fprintf(a.out, "Spent %s of at most %s.\n", modelcheck.Dollars(checks.Usage.MicroUSD), modelcheck.Dollars(checks.MaxMicroUSD))
+	if checks.Needed > 0 {
+		fmt.Fprintf(a.out, "Some of it was skipped because of its cost; --max-cost %.2f covers it. Real costs are usually a fraction of that.\n", math.Ceil(float64(checks.Needed)/1e4)/100)
 	}
 }
 

@@ -2,15 +2,20 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
+	"github.com/rocketgpt/orchestrator/internal/store/catalogue"
 )
 
 // litellm is a source with one model whose price changes, and one that is new.
@@ -20,10 +25,10 @@ const litellm = `{
 }`
 
 // models returns what rgpt models knows.
-func (p *testEnv) models(t *testing.T) control.Models {
+func (p *testEnv) models(t *testing.T, options ...string) control.Models {
 	t.Helper()
 	var known control.Models
-	require.NoError(t, json.Unmarshal([]byte(p.ok(t, "models", "--json").out), &known))
+	require.NoError(t, json.Unmarshal([]byte(p.ok(t, append([]string{"models", "--json"}, options...)...).out), &known))
 	return known
 }
 
@@ -102,4 +107,171 @@ func TestWithoutItsDatabaseTheCatalogueSaysWhatIsMissing(t *testing.T) {
 	require.NotEmpty(t, known.Missing)
 	require.Contains(t, p.ok(t, "models").out, "Without what this installation has stored about models: ")
 	require.Empty(t, known.Prices[contract.AgentPlanner])
+}
+
+// serveScenario serves a scripted model and returns its base URL.
+func serveScenario(t *testing.T, yaml string) string {
+	t.Helper()
+	sc, err := scripted.Parse("scenario.yaml", []byte(yaml))
+	require.NoError(t, err)
+	server, err := scripted.New(sc, scripted.Options{})
+	require.NoError(t, err)
+	h := httptest.NewServer(server)
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		h.Close()
+	})
+	return h.URL + "/v1"
+}
+
+// lacking is a scenario whose models differ in what they can do.
+const lacking = `
+models:
+  - {name: full}
+  - {name: plain, lacks: [tools, vision]}
+rules:
+  - when: {step: json_schema}
+    reply: {json: {sky: clear, degrees: 25}}
+  - when: {step: tools, turn: 1}
+    reply: {tool_calls: [{name: get_weather, arguments: {city: Lima}}, {name: get_weather, arguments: {city: Oslo}}]}
+  - when: {step: vision}
+    reply: {text: "green, yellow, blue"}
+  - when: {step: prompt_cache, turn: 2}
+    usage: {prompt_tokens: 1400, cached_tokens: 1280, completion_tokens: 2}
+    reply: {text: ready}
+  - reply: {text: ready}
+`
+
+// withModels is a place whose provider house serves a scenario, and the options that select its
+// configuration.
+func withModels(t *testing.T, yaml, choices string) (p *testEnv, options []string) {
+	t.Helper()
+	p = withStore(t)
+	key, file := filepath.Join(p.dir, "key"), filepath.Join(p.dir, "rgpt.yaml")
+	require.NoError(t, os.WriteFile(key, []byte("a-key"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(`
+models:
+  `+choices+`
+  providers:
+    house: {kind: anthropic, base_url: "`+serveScenario(t, yaml)+`", api_key_file: "`+key+`"}
+  catalogue:
+    - {provider: house, model: "*", price_in: 1, price_out: 5, capabilities: [tools, json_schema, vision]}
+`), 0o600))
+	return p, []string{"--config", file}
+}
+
+// checked runs a deep check and returns what it found.
+func (p *testEnv) checked(t *testing.T, options []string, args ...string) control.ModelChecks {
+	t.Helper()
+	var out control.ModelChecks
+	require.NoError(t, json.Unmarshal([]byte(p.ok(t, append(append([]string{"models", "--check", "--deep", "--json"}, args...), options...)...).out), &out))
+	return out
+}
+
+func TestADeepCheckFindsWhatModelsCanDoAndLaterCallsUseIt(t *testing.T) {
+	t.Parallel()
+	p, options := withModels(t, lacking, "default: {provider: house, model: full}\n  fallback: [{provider: house, model: plain}]")
+	with := func(args ...string) []string { return append(args, options...) }
+	p.ok(t, with("models", "set", "builder", "--model", "house/plain")...)
+
+	table := p.ok(t, with("models", "--check", "--deep", "--max-cost", "1")...).out
+	require.Regexp(t, `(?m)^house/full \(planner, repair, alpha, beta, gamma\)$`, table)
+	require.Regexp(t, `(?m)^house/plain \(builder\)$`, table)
+	require.Regexp(t, `(?m)^CAPABILITY +CATALOGUE +FOUND +EVIDENCE$`, table)
+	require.Regexp(t, `(?m)^tools +yes +yes +called get_weather, and read the result: "ready"$`, table)
+	require.Regexp(t, `(?m)^vision +yes +no ! +rejected with HTTP 400: This model does not support image inputs\.$`, table)
+	require.Regexp(t, `(?m)^\d+ calls, \d+ tokens in, \d+ out, \$0\.00\d\d\. What was found is stored`, table)
+	require.Regexp(t, `(?m)^Spent \$0\.0\d\d\d of at most \$1\.0000\.$`, table)
+
+	known := p.models(t, options...)
+	e, _ := known.Catalogue.Find(model.Provider{Name: "house", Kind: model.KindAnthropic}, "plain")
+	require.False(t, e.Can(model.CapabilityTools))
+	require.False(t, e.Can(model.CapabilityVision))
+	require.True(t, e.Can(model.CapabilityJSONSchema))
+	require.Equal(t, time.Now().UTC().Format(time.DateOnly), e.Checked)
+	require.Regexp(t, `(?m)^house +plain .* `+e.Checked+` +configuration`, p.ok(t, with("models")...).out)
+
+	r := p.run(t, with("models", "set", "repair", "--model", "house/plain")...)
+	require.Equal(t, exitInput, r.code)
+	require.Contains(t, r.errs, "which house/plain does not support")
+	learned, err := catalogue.New(p.Store).Read(t.Context())
+	require.NoError(t, err)
+	e, _ = model.Catalogue{}.Correct(learned.Checks, []model.Provider{{Name: "house"}}).Find(model.Provider{Name: "house"}, "full")
+	require.Equal(t, map[model.Capability]bool{
+		model.CapabilityStreaming: true, model.CapabilityFixedTemperature: false, model.CapabilityJSONSchema: true, model.CapabilityTools: true,
+		model.CapabilityParallelTools: true, model.CapabilityVision: true, model.CapabilityPromptCache: true,
+	}, e.Found)
+}
+
+func TestADeepCheckNamesItsModelsAndKeepsToItsLimit(t *testing.T) {
+	t.Parallel()
+	p, options := withModels(t, lacking, "default: {provider: house, model: full}")
+	for _, args := range [][]string{{"house/plain"}, {"--model", "house/plain"}} {
+		out := p.checked(t, options, args...)
+		require.Len(t, out.Models, 1)
+		require.Equal(t, "plain", out.Models[0].Model)
+		require.EqualValues(t, 10_000, out.MaxMicroUSD, "a cent by default")
+		require.LessOrEqual(t, out.Usage.MicroUSD, out.MaxMicroUSD)
+		require.Positive(t, out.Usage.MicroUSD)
+		require.True(t, out.Models[0].Stored)
+	}
+	both := p.checked(t, options, "house/plain", "--model", "house/full", "--max-cost", "0.005")
+	require.Len(t, both.Models, 2)
+	require.LessOrEqual(t, both.Usage.MicroUSD, int64(5000))
+	require.Greater(t, both.Needed, int64(5000))
+	require.EqualValues(t, 2500, both.Models[0].MaxMicroUSD, "each model gets the same share")
+	require.Contains(t, fmt.Sprint(both.Models[0].Findings), "of the limit (--max-cost)")
+	require.Greater(t, both.Models[1].MaxMicroUSD, int64(2500), "and what the ones before left")
+
+	for _, tc := range []struct {
+		args   []string
+		reason string
+	}{
+		{[]string{"house/plain"}, "only for rgpt models --check --deep"},
+		{[]string{"--max-cost", "1"}, "only for rgpt models --check --deep"},
+		{[]string{"--deep", "--max-cost", "-1"}, "must be from 0 to 1000"},
+		{[]string{"--deep", "--max-cost", "NaN"}, "must be from 0 to 1000"},
+		{[]string{"--deep", "nobody/knows"}, `model provider "nobody" not found`},
+		{[]string{"--deep", "a/b", "c/d"}, "at most one model"},
+		{[]string{"frobnicate"}, `has no command "frobnicate"`},
+		{[]string{"--deep", "--server", "http://127.0.0.1:1"}, "only on this machine"},
+	} {
+		r := p.run(t, append(append([]string{"models", "--check"}, tc.args...), options...)...)
+		require.Equal(t, exitInput, r.code, tc.args)
+		require.Contains(t, r.errs, tc.reason)
+	}
+}
+
+func TestADeepCheckOfABusyProviderForgetsNothing(t *testing.T) {
+	t.Parallel()
+	busy := "rules:\n  - when: {step: chat}\n    reply: {text: ready}\n  - fault: {status: 429}\n"
+	p, options := withModels(t, busy, "default: {provider: house, model: full}")
+	stored := catalogue.New(p.Store)
+	require.NoError(t, stored.Check(t.Context(), model.Checked{Provider: "house", Model: "full", Found: map[model.Capability]bool{model.CapabilityTools: false}}, "ada"))
+	out := p.checked(t, options, "--max-cost", "1")
+	require.Contains(t, fmt.Sprint(out.Models[0].Findings), "HTTP 429")
+	learned, err := stored.Read(t.Context())
+	require.NoError(t, err)
+	require.Len(t, learned.Checks, 1)
+	require.Equal(t, map[model.Capability]bool{model.CapabilityTools: false, model.CapabilityStreaming: true}, learned.Checks[0].Found)
+
+	down, options := withModels(t, "rules:\n  - fault: {status: 503}\n", "default: {provider: house, model: full}")
+	r := down.run(t, append([]string{"models", "--check", "--deep"}, options...)...)
+	require.Equal(t, exitError, r.code, "no model responds")
+	require.Regexp(t, `(?m)^chat +- +unknown +HTTP 503`, r.out)
+	require.NotContains(t, r.out, "is stored")
+}
+
+func TestACheckFindsModelsThatTheirProviderDoesNotHave(t *testing.T) {
+	t.Parallel()
+	p, options := withModels(t, lacking, "default: {provider: house, model: full}")
+	with := func(args ...string) []string { return append(args, options...) }
+	require.Regexp(t, `(?m)^builder +house/full .* models\.default +ok$`, p.ok(t, with("models", "--check")...).out)
+	require.Regexp(t, `(?m)^ok +model: house +responds at .*; used by \[alpha beta builder gamma planner repair\]`, p.run(t, with("doctor")...).out)
+
+	p.ok(t, with("models", "set", "builder", "--model", "house/of-tomorrow")...) // as on the settings page
+	require.Regexp(t, `(?m)^builder +house/of-tomorrow .* does not list the model of-tomorrow`, p.ok(t, with("models", "--check")...).out)
+	diagnosis := p.run(t, with("doctor")...)
+	require.Regexp(t, `(?m)^fail +model: house +.* does not list the model of-tomorrow`, diagnosis.out)
+	require.Contains(t, diagnosis.out, "→ choose another model for builder")
 }

@@ -180,7 +180,7 @@ func (r *Runs) checkChoice(ctx context.Context, agent contract.Agent, n NewModel
 	}
 	entry, known := r.modelEntry(ctx, choice)
 	switch {
-	case !known:
+	case !known && entry.Checked == "":
 	case embeds(entry):
 		return choice, wrong("%s computes embeddings and cannot respond to an agent; choose another model for the %s", n.Model, agent)
 	case !CanServe(entry, agent):
