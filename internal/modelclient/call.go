@@ -65,7 +65,7 @@ func (x *call) send(ctx context.Context, stream bool) (model.Response, error) {
 	}
 	start := time.Now()
 	resp, err := wire.For(x.provider.Provider, x.entry).Send(ctx, x.wire(), stream)
-	if x.body != nil && x.body.err != nil {
+	if err != nil && x.body != nil && x.body.err != nil {
 		err = x.body.err // the reason, not the parser's interpretation of it
 	}
 	resp.Latency = time.Since(start)

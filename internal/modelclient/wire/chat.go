@@ -8,7 +8,6 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/shared"
 
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -33,7 +32,7 @@ func (chat) Send(ctx context.Context, c *Call, stream bool) (model.Response, err
 	defer func() { _ = raw.Body.Close() }()
 	r := chatCollector{limit: c.MaxResponse, delta: c.delta}
 	if isStream(raw) {
-		err = r.stream(ssestream.NewStream[openai.ChatCompletionChunk](ssestream.NewDecoder(raw), nil))
+		err = r.stream(raw)
 	} else {
 		err = r.complete(raw.Body)
 	}

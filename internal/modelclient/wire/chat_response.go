@@ -2,13 +2,12 @@ package wire
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -32,24 +31,14 @@ type callBuilder struct {
 }
 
 // stream collects server-sent events.
-func (c *chatCollector) stream(s *ssestream.Stream[openai.ChatCompletionChunk]) error {
-	defer func() { _ = s.Close() }()
-	for s.Next() {
-		chunk := s.Current()
-		if err := c.add(&chunk); err != nil {
-			return err
-		}
-	}
-	var reported *ssestream.StreamError
-	switch err := s.Err(); {
-	case err == nil:
-		return nil
-	case errors.As(err, &reported):
-		return &ReportedError{Body: reported.Event.Data}
-	default:
-		return &MalformedError{err}
-	}
+func (c *chatCollector) stream(r *http.Response) error {
+	return readEvents(r, reportedBody, func(chunk *openai.ChatCompletionChunk) (bool, error) {
+		return false, c.add(chunk) // a last event has the usage
+	})
 }
+
+// reportedBody returns the error that a body describes.
+func reportedBody(body []byte) error { return &ReportedError{Body: body} }
 
 func (c *chatCollector) add(chunk *openai.ChatCompletionChunk) error {
 	if chunk.Model != "" {
@@ -135,18 +124,12 @@ func (c *chatCollector) complete(body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	var doc struct {
-		Error json.RawMessage `json:"error"`
-	}
 	var answer openai.ChatCompletion
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return &MalformedError{err}
-	}
-	if err := json.Unmarshal(data, &answer); err != nil {
-		return &MalformedError{err}
+	if err := unmarshal(data, &answer); err != nil {
+		return err
 	}
 	if len(answer.Choices) == 0 {
-		if len(doc.Error) > 0 && string(doc.Error) != "null" {
+		if hasError(data) {
 			return &ReportedError{Body: data}
 		}
 		return &MalformedError{errors.New("it contains no choices")}

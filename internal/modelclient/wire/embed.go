@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 
@@ -85,8 +84,5 @@ func decode(body io.Reader, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return &MalformedError{err}
-	}
-	return nil
+	return unmarshal(data, v)
 }

@@ -84,8 +84,8 @@ func (c *geminiCollector) complete(body io.Reader) error {
 	c.delta = func(model.DeltaKind, string) {}
 	list := []json.RawMessage{data}
 	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
-		if err := json.Unmarshal(data, &list); err != nil {
-			return &MalformedError{err}
+		if err := unmarshal(data, &list); err != nil {
+			return err
 		}
 	}
 	for _, doc := range list {
@@ -101,10 +101,10 @@ func (c *geminiCollector) complete(body io.Reader) error {
 
 func (c *geminiCollector) add(data []byte) error {
 	var chunk geminiChunk
-	if err := json.Unmarshal(data, &chunk); err != nil {
-		return &MalformedError{err}
+	if err := unmarshal(data, &chunk); err != nil {
+		return err
 	}
-	if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
+	if isSet(chunk.Error) {
 		return &ReportedError{Body: bytes.Clone(data)}
 	}
 	if chunk.Model != "" {

@@ -12,7 +12,6 @@ import (
 	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 	"github.com/anthropics/anthropic-sdk-go/packages/param"
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/rocketgpt/orchestrator/internal/model"
 )
@@ -56,7 +55,7 @@ func (messages) Send(ctx context.Context, c *Call, stream bool) (model.Response,
 	defer func() { _ = raw.Body.Close() }()
 	r := messagesCollector{limit: c.MaxResponse, delta: c.delta}
 	if isStream(raw) {
-		err = r.stream(ssestream.NewStream[anthropic.MessageStreamEventUnion](ssestream.NewDecoder(raw), nil))
+		err = r.stream(raw)
 	} else {
 		err = r.complete(raw.Body)
 	}

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -36,23 +36,11 @@ type block struct {
 }
 
 // stream collects server-sent events.
-func (c *messagesCollector) stream(s *ssestream.Stream[anthropic.MessageStreamEventUnion]) error {
-	defer func() { _ = s.Close() }()
-	for s.Next() {
-		event := s.Current()
-		if err := c.add(&event); err != nil {
-			return err
-		}
-	}
-	var reported *anthropic.Error
-	switch err := s.Err(); {
-	case err == nil:
-		return nil
-	case errors.As(err, &reported):
-		return &ReportedError{Body: []byte(reported.RawJSON())}
-	default:
-		return &MalformedError{err}
-	}
+func (c *messagesCollector) stream(r *http.Response) error {
+	return readEvents(r, reportedBody, func(e *anthropic.MessageStreamEventUnion) (bool, error) {
+		err := c.add(e)
+		return c.ended, err
+	})
 }
 
 func (c *messagesCollector) add(e *anthropic.MessageStreamEventUnion) error {
@@ -155,8 +143,8 @@ func (c *messagesCollector) complete(body io.Reader) error {
 		return err
 	}
 	var answer anthropic.Message
-	if err := json.Unmarshal(data, &answer); err != nil {
-		return &MalformedError{err}
+	if err := unmarshal(data, &answer); err != nil {
+		return err
 	}
 	if answer.Type != "message" {
 		if string(answer.Type) == "error" {

@@ -10,7 +10,6 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
 
@@ -41,7 +40,7 @@ func (openAIResponses) Send(ctx context.Context, c *Call, stream bool) (model.Re
 	defer func() { _ = raw.Body.Close() }()
 	r := responsesCollector{limit: c.MaxResponse, delta: c.delta}
 	if isStream(raw) {
-		err = r.stream(ssestream.NewStream[responses.ResponseStreamEventUnion](ssestream.NewDecoder(raw), nil))
+		err = r.stream(raw)
 	} else {
 		err = r.complete(raw.Body)
 	}

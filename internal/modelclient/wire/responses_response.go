@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/openai/openai-go/v3/packages/ssestream"
 	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -42,23 +41,11 @@ type outputItem struct {
 const itemOverhead = 64
 
 // stream collects server-sent events.
-func (c *responsesCollector) stream(s *ssestream.Stream[responses.ResponseStreamEventUnion]) error {
-	defer func() { _ = s.Close() }()
-	for s.Next() {
-		event := s.Current()
-		if err := c.add(&event); err != nil {
-			return err
-		}
-	}
-	var reported *ssestream.StreamError
-	switch err := s.Err(); {
-	case err == nil:
-		return nil
-	case errors.As(err, &reported):
-		return reportedEvent(reported.Event.Data)
-	default:
-		return &MalformedError{err}
-	}
+func (c *responsesCollector) stream(r *http.Response) error {
+	return readEvents(r, reportedEvent, func(e *responses.ResponseStreamEventUnion) (bool, error) {
+		err := c.add(e)
+		return c.status != "", err
+	})
 }
 
 func (c *responsesCollector) add(e *responses.ResponseStreamEventUnion) error {
@@ -149,19 +136,12 @@ func (c *responsesCollector) complete(body io.Reader) error {
 	if err != nil {
 		return err
 	}
-	var doc struct {
-		Status string          `json:"status"`
-		Error  json.RawMessage `json:"error"`
-	}
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return &MalformedError{err}
-	}
 	var answer responses.Response
-	if err := json.Unmarshal(data, &answer); err != nil {
-		return &MalformedError{err}
+	if err := unmarshal(data, &answer); err != nil {
+		return err
 	}
-	if doc.Status == "" {
-		if len(doc.Error) > 0 && string(doc.Error) != "null" {
+	if answer.Status == "" {
+		if hasError(data) {
 			return reportedEvent(data)
 		}
 		return &MalformedError{errors.New("it is not a response")}
