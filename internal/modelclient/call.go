@@ -141,8 +141,9 @@ func check(r *model.Response) error {
 	case wire.FinishUnusable:
 		return &unusable{contract.CodeInvalidOutput, "the provider found the response unusable, such as a malformed tool call"}
 	}
+	used := map[string]bool{}
 	for i := range r.ToolCalls {
-		if err := checkCall(i, &r.ToolCalls[i]); err != nil {
+		if err := checkCall(i, &r.ToolCalls[i], used); err != nil {
 			return err
 		}
 	}
@@ -152,10 +153,16 @@ func check(r *model.Response) error {
 	return nil
 }
 
-func checkCall(i int, c *model.ToolCall) error {
-	if c.ID == "" {
-		c.ID = fmt.Sprintf("call_%d", i)
+// checkCall checks a call of a tool, and gives it an id that no other call of the response uses.
+func checkCall(i int, c *model.ToolCall, used map[string]bool) error {
+	c.ID = cmp.Or(c.ID, fmt.Sprintf("call_%d", i))
+	if used[c.ID] {
+		c.ID = fmt.Sprintf("%s_%d", c.ID, i)
 	}
+	for used[c.ID] {
+		c.ID += "_"
+	}
+	used[c.ID] = true
 	if len(bytes.TrimSpace([]byte(c.Arguments))) == 0 {
 		c.Arguments = "{}"
 	}

@@ -1,6 +1,7 @@
 package modelclient
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -65,6 +66,60 @@ func TestAnAnswerThatIsLongButPlainIsRead(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, r.Text, 50_000*len(`{["a\",`))
 	}
+}
+
+func TestCallsOfOneAnswerHaveDifferentIDs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		wire model.Provider
+		h    http.HandlerFunc
+	}{
+		"chat":      {chatWire, answer(http.StatusOK, `{"choices":[{"finish_reason":"stop","message":{"tool_calls":[{"id":"a","function":{"name":"f"}},{"id":"a","function":{"name":"f"}},{"id":"a_2","function":{"name":"f"}},{"function":{"name":"f"}}]}}]}`)},
+		"responses": {responsesWire, answer(http.StatusOK, `{"status":"completed","output":[{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call","name":"f","arguments":"{}"},{"type":"function_call","call_id":"call_2","name":"f","arguments":"{}"}]}`)},
+		"anthropic": {anthropicWire, answer(http.StatusOK, `{"type":"message","stop_reason":"tool_use","content":[{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"tool_use","id":"a_2","name":"f","input":{}}]}`)},
+		"gemini":    {geminiWire, answer(http.StatusOK, `{"candidates":[{"finishReason":"STOP","content":{"parts":[{"functionCall":{"id":"a","name":"f"}},{"functionCall":{"id":"a","name":"f"}},{"functionCall":{"name":"f"}},{"functionCall":{"name":"f"}}]}}]}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := wireAt(t, c.wire, c.h, Options{}).Complete(t.Context(), question())
+			require.NoError(t, err)
+			require.Len(t, r.ToolCalls, 4)
+			ids := map[string]bool{}
+			for _, call := range r.ToolCalls {
+				require.NotEmpty(t, call.ID)
+				ids[call.ID] = true
+			}
+			require.Len(t, ids, 4, "%+v", r.ToolCalls)
+		})
+	}
+}
+
+func TestAConversationWithRepeatedIDsIsAccepted(t *testing.T) {
+	t.Parallel()
+	// As of a server that numbers the calls of each turn anew.
+	req := question()
+	for range 3 {
+		req.Messages = append(req.Messages,
+			model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "call:0", Name: "look", Arguments: "{}"}, {ID: "call.0", Name: "look", Arguments: "{}"}}},
+			model.Message{Role: model.RoleTool, ToolCallID: "call:0", Text: "one"}, model.Message{Role: model.RoleTool, ToolCallID: "call.0", Text: "two"})
+	}
+	overEachWire(t, "rules:\n  - reply: {text: fine}\n", func(t *testing.T, c *Client, _ string, _ bool) {
+		r, err := c.Complete(t.Context(), req)
+		require.NoError(t, err)
+		require.Equal(t, "fine", r.Text)
+	})
+	messages := sent(t, model.CatalogueEntry{}, req).body["messages"].([]any)
+	var got []string
+	for _, m := range messages[1:] {
+		for _, b := range m.(map[string]any)["content"].([]any) {
+			block := b.(map[string]any)
+			got = append(got, fmt.Sprint(block["id"], block["tool_use_id"]))
+		}
+	}
+	require.Equal(t, []string{
+		"call_0<nil>", "call_0_2<nil>", "<nil>call_0", "<nil>call_0_2", "call_0_3<nil>", "call_0_4<nil>", "<nil>call_0_3", "<nil>call_0_4",
+		"call_0_5<nil>", "call_0_6<nil>", "<nil>call_0_5", "<nil>call_0_6",
+	}, got)
 }
 
 func TestAnErrorOfNullInAnEventIsNone(t *testing.T) {

@@ -213,6 +213,7 @@ var messagesEfforts = []string{"low", "medium", "high", "xhigh", "max"}
 // checkTurns checks the blocks of each message, and that each call has its result.
 func (r *messagesRequest) checkTurns() string {
 	var open []string // calls of the turn before
+	all := map[string]bool{}
 	for i, blocks := range r.turns {
 		at := fmt.Sprintf("messages.%d", i)
 		role := r.Messages[i].Role
@@ -232,6 +233,12 @@ func (r *messagesRequest) checkTurns() string {
 		}
 		if len(open) > 0 {
 			return at + ": `tool_use` ids were found without `tool_result` blocks immediately after: " + strings.Join(open, ", ")
+		}
+		for _, id := range calls {
+			if all[id] {
+				return at + ": `tool_use` ids must be unique"
+			}
+			all[id] = true
 		}
 		open = calls
 	}

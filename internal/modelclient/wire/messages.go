@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/anthropics/anthropic-sdk-go"
@@ -127,6 +126,7 @@ func markForCache(p *anthropic.MessageNewParams) {
 // messagesConversation splits off the system prompt. Messages of one side that follow each other
 // become one, because the API wants both sides in turn, and all results of a turn's tools together.
 func messagesConversation(c *Call, all []model.Message) (system []anthropic.TextBlockParam, turns []anthropic.MessageParam) {
+	ids := newCallIDs()
 	for _, m := range all {
 		var blocks []anthropic.ContentBlockParamUnion
 		role := anthropic.MessageParamRoleUser
@@ -137,9 +137,9 @@ func messagesConversation(c *Call, all []model.Message) (system []anthropic.Text
 			}
 			continue
 		case m.Role == model.RoleTool:
-			blocks = append(blocks, resultBlock(c, m))
+			blocks = append(blocks, resultBlock(c, m, ids.current[m.ToolCallID]))
 		case m.Role == model.RoleAssistant:
-			role, blocks = anthropic.MessageParamRoleAssistant, assistantBlocks(m, c.Request.Choice.Model)
+			role, blocks = anthropic.MessageParamRoleAssistant, assistantBlocks(m, c.Request.Choice.Model, ids)
 		default:
 			blocks = userBlocks(c, m)
 		}
@@ -156,7 +156,7 @@ func messagesConversation(c *Call, all []model.Message) (system []anthropic.Text
 
 // assistantBlocks returns the content of a turn of the model: what it thought, unchanged and only for
 // the same model, its text and its calls.
-func assistantBlocks(m model.Message, modelName string) []anthropic.ContentBlockParamUnion {
+func assistantBlocks(m model.Message, modelName string, ids *callIDs) []anthropic.ContentBlockParamUnion {
 	var blocks []anthropic.ContentBlockParamUnion
 	if r := m.Reasoning; r != nil && r.API == messagesAPI && r.Model == modelName {
 		var thoughts []thought
@@ -173,7 +173,7 @@ func assistantBlocks(m model.Message, modelName string) []anthropic.ContentBlock
 		blocks = append(blocks, anthropic.NewTextBlock(m.Text))
 	}
 	for _, call := range m.ToolCalls {
-		blocks = append(blocks, anthropic.NewToolUseBlock(toolID(call.ID), json.RawMessage(call.Arguments), call.Name))
+		blocks = append(blocks, anthropic.NewToolUseBlock(ids.next(call.ID), json.RawMessage(call.Arguments), call.Name))
 	}
 	return blocks
 }
@@ -190,9 +190,9 @@ func userBlocks(c *Call, m model.Message) []anthropic.ContentBlockParamUnion {
 	return blocks
 }
 
-func resultBlock(c *Call, m model.Message) anthropic.ContentBlockParamUnion {
+func resultBlock(c *Call, m model.Message, id string) anthropic.ContentBlockParamUnion {
 	text, pictures := c.shown(m)
-	block := anthropic.NewToolResultBlock(toolID(m.ToolCallID), text, false)
+	block := anthropic.NewToolResultBlock(cmp.Or(id, m.ToolCallID), text, false)
 	result := block.OfToolResult
 	if text == "" && len(pictures) > 0 {
 		result.Content = nil
@@ -210,11 +210,6 @@ type thought struct {
 	Signature string `json:"signature,omitempty"`
 	Redacted  string `json:"redacted,omitempty"`
 }
-
-var notInToolID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
-
-// toolID replaces characters that the API rejects in the id of a call. Other providers use them.
-func toolID(id string) string { return notInToolID.ReplaceAllString(id, "_") }
 
 func messagesTool(t model.Tool, strict bool) (*anthropic.ToolParam, error) {
 	schema, err := t.Schema(strict)

@@ -127,7 +127,7 @@ func responsesTool(t model.Tool, strict bool) (responses.ToolUnionParam, error) 
 
 // responsesInput splits off the system prompt and returns the other messages as items.
 func responsesInput(c *Call, all []model.Message) (instructions string, items responses.ResponseInputParam) {
-	ids := callIDs{used: map[string]bool{}, current: map[string]string{}}
+	ids := newCallIDs()
 	for _, m := range all {
 		switch {
 		case m.Role == model.RoleSystem && len(items) == 0:
@@ -137,7 +137,7 @@ func responsesInput(c *Call, all []model.Message) (instructions string, items re
 		case m.Role == model.RoleTool:
 			items = append(items, responsesResult(c, m, ids.current[m.ToolCallID]))
 		case m.Role == model.RoleAssistant:
-			items = append(items, responsesTurn(c, m, &ids)...)
+			items = append(items, responsesTurn(c, m, ids)...)
 		default:
 			items = append(items, responsesUser(c, m))
 		}

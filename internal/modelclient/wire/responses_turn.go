@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -121,6 +122,9 @@ func splitTexts(text string, stored []storedItem) []string {
 	}
 }
 
+// notInCallID matches characters that APIs reject in the id of a call. Other providers use them.
+var notInCallID = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
 // maxCallID is the API's limit for the length of a call's id.
 const maxCallID = 64
 
@@ -130,8 +134,11 @@ type callIDs struct {
 	current map[string]string // by the call's own id: that of the last call with it
 }
 
+func newCallIDs() *callIDs { return &callIDs{used: map[string]bool{}, current: map[string]string{}} }
+
+// next returns the id of a call in the form that the API accepts.
 func (c *callIDs) next(id string) string {
-	out := id
+	out := notInCallID.ReplaceAllString(id, "_")
 	if len(out) > maxCallID || out == "" {
 		sum := sha256.Sum256([]byte(id))
 		out = "call_" + hex.EncodeToString(sum[:16])
