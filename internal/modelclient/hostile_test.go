@@ -122,6 +122,27 @@ func TestAConversationWithRepeatedIDsIsAccepted(t *testing.T) {
 	}, got)
 }
 
+func TestATurnOfCallsAloneIsSentWithoutAText(t *testing.T) {
+	t.Parallel()
+	var second recorded
+	asked := 0
+	c := wireAt(t, responsesWire, func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked == 1 {
+			answer(http.StatusOK, `{"status":"completed","output":[{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"AAA"},{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}]}`)(w, r)
+			return
+		}
+		_ = json.NewDecoder(r.Body).Decode(&second.body)
+		answer(http.StatusOK, fineResponse)(w, r)
+	}, Options{})
+	req := question()
+	r, err := c.Complete(t.Context(), req)
+	require.NoError(t, err)
+	req.Messages = append(req.Messages, r.Message(), model.Message{Role: model.RoleTool, ToolCallID: "c1", Text: "1"})
+	_, err = c.Complete(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, []string{"reasoning rs_1", "function_call c1", "function_call_output c1"}, itemsOf(second)[1:])
+}
+
 func TestAnErrorOfNullInAnEventIsNone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

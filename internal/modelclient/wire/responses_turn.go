@@ -115,7 +115,7 @@ func splitTexts(text string, stored []storedItem) []string {
 	switch {
 	case whole && rest == "" && len(out) > 0:
 		return out
-	case text == "" && len(stored) == 0:
+	case text == "": // a turn of calls alone
 		return nil
 	default:
 		return []string{text}
