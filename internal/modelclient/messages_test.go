@@ -246,6 +246,59 @@ func TestAStreamOfAnthropicIsReadEventByEvent(t *testing.T) {
 	require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 30, CachedTokens: 20, CacheWriteTokens: 3, CompletionTokens: 30, ReasoningTokens: 12, EstimatedPrice: true}, r.Usage)
 }
 
+func TestThoughtsBetweenTextsAndCallsGoBackToAnthropicInTheirPlaces(t *testing.T) {
+	t.Parallel()
+	const content = `{"type":"thinking","thinking":"one","signature":"s1"},{"type":"text","text":"Let me "},{"type":"text","text":"look."},
+		{"type":"thinking","thinking":"two","signature":"s2"},{"type":"tool_use","id":"a","name":"f","input":{}},{"type":"redacted_thinking","data":"s3"},
+		{"type":"text","text":"And"},{"type":"tool_use","id":"b","name":"f","input":{}}`
+	var second recorded
+	asked := 0
+	c := anthropicClient(t, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked == 1 {
+			answer(http.StatusOK, `{"type":"message","stop_reason":"tool_use","content":[`+content+`]}`)(w, r)
+			return
+		}
+		second = recorded{}
+		_ = json.NewDecoder(r.Body).Decode(&second.body)
+		answer(http.StatusOK, `{"type":"message","stop_reason":"end_turn","content":[{"type":"text","text":"ok"}]}`)(w, r)
+	}), Options{})
+	req := question()
+	r, err := c.Complete(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, "Let me look.And", r.Text)
+	ask := func(m model.Message, choice string) (blocks []string) {
+		next := req
+		next.Choice.Model = choice
+		next.Messages = append(append([]model.Message{}, req.Messages...), m)
+		for _, call := range m.ToolCalls {
+			next.Messages = append(next.Messages, model.Message{Role: model.RoleTool, ToolCallID: call.ID, Text: "1"})
+		}
+		_, err := c.Complete(t.Context(), next)
+		require.NoError(t, err)
+		for _, b := range second.body["messages"].([]any)[1].(map[string]any)["content"].([]any) {
+			f := b.(map[string]any)
+			for _, name := range []string{"text", "signature", "data", "id"} {
+				if v, ok := f[name]; ok {
+					blocks = append(blocks, fmt.Sprint(v))
+				}
+			}
+		}
+		return blocks
+	}
+	stored, err := json.Marshal(r.Message()) // as the database keeps it
+	require.NoError(t, err)
+	var m model.Message
+	require.NoError(t, json.Unmarshal(stored, &m))
+	require.Equal(t, []string{"s1", "Let me look.", "s2", "a", "s3", "And", "b"}, ask(m, "m"))
+	require.Equal(t, []string{"Let me look.And", "a", "b"}, ask(m, "m2"), "another model gets none of it")
+	shorter := m
+	shorter.Text, shorter.ToolCalls = "Let …", m.ToolCalls[:1]
+	require.Equal(t, []string{"s1", "Let …", "s2", "a", "s3"}, ask(shorter, "m"), "a turn that was changed since")
+	longer := m
+	longer.ToolCalls = append(append([]model.ToolCall{}, m.ToolCalls...), model.ToolCall{ID: "c", Name: "f", Arguments: "{}"})
+	require.Equal(t, []string{"s1", "Let me look.", "s2", "a", "s3", "And", "b", "c"}, ask(longer, "m"))
+}
+
 func TestAStreamOfAnthropicThatBreaksIsNeverAnAnswer(t *testing.T) {
 	t.Parallel()
 	const overloaded = `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`

@@ -154,26 +154,47 @@ func messagesConversation(c *Call, all []model.Message) (system []anthropic.Text
 	return system, turns
 }
 
-// assistantBlocks returns the content of a turn of the model: what it thought, unchanged and only for
-// the same model, its text and its calls.
+// assistantBlocks returns the content of a turn of the model: what it thought, unchanged, in its places
+// and only for the same model, its text and its calls.
 func assistantBlocks(m model.Message, modelName string, ids *callIDs) []anthropic.ContentBlockParamUnion {
 	var blocks []anthropic.ContentBlockParamUnion
+	var thoughts []thought
 	if r := m.Reasoning; r != nil && r.API == messagesAPI && r.Model == modelName {
-		var thoughts []thought
-		_ = json.Unmarshal(r.Items, &thoughts) // written below
-		for _, t := range thoughts {
-			if t.Redacted != "" {
-				blocks = append(blocks, anthropic.NewRedactedThinkingBlock(t.Redacted))
-			} else {
-				blocks = append(blocks, anthropic.NewThinkingBlock(t.Signature, t.Text))
-			}
+		_ = json.Unmarshal(r.Items, &thoughts) // written by messagesCollector
+	}
+	text, calls := m.Text, m.ToolCalls
+	say := func(n int) {
+		if strings.TrimSpace(text[:n]) != "" { // the API rejects texts of white space alone
+			blocks = append(blocks, anthropic.NewTextBlock(text[:n]))
+		}
+		text = text[n:]
+	}
+	call := func() {
+		blocks = append(blocks, anthropic.NewToolUseBlock(ids.next(calls[0].ID), json.RawMessage(calls[0].Arguments), calls[0].Name))
+		calls = calls[1:]
+	}
+	said := 0
+	for _, t := range thoughts {
+		said += max(t.Said, 0)
+	}
+	for _, t := range thoughts {
+		switch {
+		case t.Said > 0 && said > len(m.Text): // it was cut since
+			say(len(text))
+		case t.Said > 0:
+			say(t.Said)
+		case t.Call && len(calls) > 0:
+			call()
+		case t.Call:
+		case t.Redacted != "":
+			blocks = append(blocks, anthropic.NewRedactedThinkingBlock(t.Redacted))
+		default:
+			blocks = append(blocks, anthropic.NewThinkingBlock(t.Signature, t.Text))
 		}
 	}
-	if strings.TrimSpace(m.Text) != "" { // the API rejects texts of white space alone
-		blocks = append(blocks, anthropic.NewTextBlock(m.Text))
-	}
-	for _, call := range m.ToolCalls {
-		blocks = append(blocks, anthropic.NewToolUseBlock(ids.next(call.ID), json.RawMessage(call.Arguments), call.Name))
+	say(len(text))
+	for len(calls) > 0 {
+		call()
 	}
 	return blocks
 }
@@ -204,11 +225,14 @@ func resultBlock(c *Call, m model.Message, id string) anthropic.ContentBlockPara
 	return block
 }
 
-// thought is a thinking block, or a redacted one.
+// thought is a thinking block, or a redacted one. If thoughts are between texts and calls, Said and Call
+// stand for those, of which the message has the content.
 type thought struct {
 	Text      string `json:"text,omitempty"`
 	Signature string `json:"signature,omitempty"`
 	Redacted  string `json:"redacted,omitempty"`
+	Said      int    `json:"said,omitempty"` // the next bytes of the message's text
+	Call      bool   `json:"call,omitempty"` // the next call
 }
 
 func messagesTool(t model.Tool, strict bool) (*anthropic.ToolParam, error) {

@@ -173,25 +173,44 @@ func (c *messagesCollector) response(modelName string) model.Response {
 	if c.ended {
 		r.FinishReason = finishReasons[c.stop]
 	}
-	var thoughts []thought
 	for _, b := range c.blocks {
 		switch b.kind {
 		case "text":
 			r.Text += b.text.String()
 		case "tool_use":
 			r.ToolCalls = append(r.ToolCalls, model.ToolCall{ID: b.id, Name: b.name, Arguments: b.text.String()})
-		case "thinking":
-			thoughts = append(thoughts, thought{Text: b.text.String(), Signature: b.signature})
-		case "redacted_thinking":
-			thoughts = append(thoughts, thought{Redacted: b.redacted})
 		}
 	}
-	if len(thoughts) > 0 {
+	if thoughts := c.thoughts(); len(thoughts) > 0 {
 		if items, err := json.Marshal(thoughts); err == nil {
 			r.Reasoning = &model.Reasoning{API: messagesAPI, Model: modelName, Items: items}
 		}
 	}
 	return r
+}
+
+// thoughts returns what the model thought, up to its last thought. The places of the texts and calls
+// between are part of it if there are any.
+func (c *messagesCollector) thoughts() []thought {
+	var all []thought
+	end := 0
+	for _, b := range c.blocks {
+		switch n := len(all); {
+		case b.kind == "thinking":
+			all = append(all, thought{Text: b.text.String(), Signature: b.signature})
+			end = len(all)
+		case b.kind == "redacted_thinking":
+			all = append(all, thought{Redacted: b.redacted})
+			end = len(all)
+		case b.kind == "tool_use":
+			all = append(all, thought{Call: true})
+		case b.kind == "text" && n > 0 && all[n-1].Said > 0:
+			all[n-1].Said += b.text.Len()
+		case b.kind == "text" && b.text.Len() > 0:
+			all = append(all, thought{Said: b.text.Len()})
+		}
+	}
+	return all[:end]
 }
 
 // finishReasons maps the API's reasons to ours.
