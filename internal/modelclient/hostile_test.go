@@ -198,3 +198,44 @@ func TestAConnectionThatBreaksAfterTheLastEventLosesNothing(t *testing.T) {
 		})
 	}
 }
+
+func TestAnAnswerThatItsProviderCutShortIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	type want struct {
+		class contract.Class
+		code  contract.Code
+	}
+	down, cut := want{contract.ClassInfra, contract.CodeUnavailable}, want{contract.ClassLLM, contract.CodeTruncated}
+	refused, unusable := want{contract.ClassLLM, contract.CodeRefusal}, want{contract.ClassLLM, contract.CodeInvalidOutput}
+	for reason, want := range map[string]want{
+		"error": down, "network_error": down, "insufficient_system_resource": down, "model_length": cut, "max_tokens": cut, "MAX_TOKENS": cut,
+		"sensitive": refused, "SAFETY": refused, "refusal": refused,
+	} {
+		t.Run("chat, "+reason, func(t *testing.T) {
+			t.Parallel()
+			for _, h := range []http.HandlerFunc{
+				answer(http.StatusOK, `{"choices":[{"index":0,"finish_reason":"`+reason+`","message":{"content":"half"}}]}`),
+				events(`{"choices":[{"index":0,"delta":{"content":"half"},"finish_reason":"`+reason+`"}]}`, `[DONE]`),
+			} {
+				_, err := wireAt(t, chatWire, h, Options{}).Complete(t.Context(), question())
+				_ = requireFault(t, err, want.class, want.code)
+			}
+		})
+	}
+	t.Run("chat, with an error in the choice", func(t *testing.T) {
+		t.Parallel()
+		_, err := wireAt(t, chatWire, answer(http.StatusOK, `{"choices":[{"index":0,"finish_reason":"error","error":{"code":429,"message":"slow down"},"message":{"content":"half"}}]}`), Options{}).Complete(t.Context(), question())
+		require.Contains(t, requireFault(t, err, contract.ClassInfra, contract.CodeRateLimited).Message, "slow down")
+	})
+	t.Run("chat, a reason of a server's own", func(t *testing.T) {
+		t.Parallel()
+		r, err := wireAt(t, chatWire, answer(http.StatusOK, `{"choices":[{"index":0,"finish_reason":"eos_token","message":{"content":"all"}}]}`), Options{}).Complete(t.Context(), question())
+		require.NoError(t, err)
+		require.Equal(t, "stop", r.FinishReason)
+	})
+	t.Run("anthropic, a new reason", func(t *testing.T) {
+		t.Parallel()
+		_, err := wireAt(t, anthropicWire, answer(http.StatusOK, `{"type":"message","stop_reason":"something_new","content":[{"type":"text","text":"half"}]}`), Options{}).Complete(t.Context(), question())
+		_ = requireFault(t, err, unusable.class, unusable.code)
+	})
+}

@@ -53,7 +53,9 @@ func (c *chatCollector) add(chunk *openai.ChatCompletionChunk) error {
 			continue // only one choice was requested
 		}
 		if choice.FinishReason != "" {
-			c.finish = choice.FinishReason
+			if err := c.end(choice.FinishReason, choice.RawJSON()); err != nil {
+				return err
+			}
 		}
 		c.text.WriteString(choice.Delta.Content)
 		c.refusal.WriteString(choice.Delta.Refusal)
@@ -139,11 +141,42 @@ func (c *chatCollector) complete(body io.Reader) error {
 		c.use(answer.Usage)
 	}
 	c.take(&answer.Choices[0])
+	if err := c.end(answer.Choices[0].FinishReason, answer.Choices[0].RawJSON()); err != nil {
+		return err
+	}
 	return c.checkSize()
 }
 
+// chatFinish has the reasons why servers end a response, in lower case. Any other is a normal end.
+var chatFinish = map[string]string{
+	"": "", "tool_calls": "tool_calls", "function_call": "tool_calls", "tool_use": "tool_calls",
+	"length": "length", "model_length": "length", "max_tokens": "length", "max_output_tokens": "length",
+	"content_filter": "content_filter", "safety": "content_filter", "sensitive": "content_filter", "refusal": "content_filter",
+	"recitation": "content_filter", "blocklist": "content_filter", "prohibited_content": "content_filter",
+	"malformed_function_call": FinishUnusable,
+	"error":                   chatFailed, "network_error": chatFailed, "insufficient_system_resource": chatFailed,
+}
+
+// chatFailed marks a response that its server could not complete.
+const chatFailed = "failed"
+
+// end records why a choice ended. Some servers report an error in the choice that it cut short.
+func (c *chatCollector) end(reason, choice string) error {
+	finish, known := chatFinish[strings.ToLower(reason)]
+	if !known {
+		finish = "stop"
+	}
+	switch {
+	case hasError([]byte(choice)):
+		return &ReportedError{Body: []byte(choice)}
+	case finish == chatFailed:
+		return &ReportedError{Status: http.StatusServiceUnavailable}
+	}
+	c.finish = finish
+	return nil
+}
+
 func (c *chatCollector) take(choice *openai.ChatCompletionChoice) {
-	c.finish = choice.FinishReason
 	c.text.WriteString(choice.Message.Content)
 	c.refusal.WriteString(choice.Message.Refusal)
 	c.size += int64(len(choice.Message.Content) + len(choice.Message.Refusal))

@@ -172,6 +172,9 @@ func (c *messagesCollector) response(modelName string) model.Response {
 	r.Usage.CachedTokens, r.Usage.CacheWriteTokens = c.reads, c.writes
 	if c.ended {
 		r.FinishReason = finishReasons[c.stop]
+		if r.FinishReason == "" && c.stop != "" {
+			r.FinishReason = FinishUnusable // a reason yet unknown
+		}
 	}
 	for _, b := range c.blocks {
 		switch b.kind {
