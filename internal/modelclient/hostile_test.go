@@ -239,3 +239,21 @@ func TestAnAnswerThatItsProviderCutShortIsNoAnswer(t *testing.T) {
 		_ = requireFault(t, err, unusable.class, unusable.code)
 	})
 }
+
+func TestTokensThatOnlyATotalHasAreCounted(t *testing.T) {
+	t.Parallel()
+	for usage, want := range map[string]contract.Usage{
+		`{"prompt_tokens":32,"completion_tokens":9,"total_tokens":310,"completion_tokens_details":{"reasoning_tokens":269}}`: {PromptTokens: 32, CompletionTokens: 278, ReasoningTokens: 269}, // xAI
+		`{"prompt_tokens":32,"completion_tokens":9,"total_tokens":310}`:                                                      {PromptTokens: 32, CompletionTokens: 278},                       // Gemini, for OpenAI clients
+		`{"prompt_tokens":32,"completion_tokens":9,"total_tokens":41}`:                                                       {PromptTokens: 32, CompletionTokens: 9},
+		`{"prompt_tokens":32,"completion_tokens":9}`:                                                                         {PromptTokens: 32, CompletionTokens: 9},
+		`{"prompt_tokens":32,"completion_tokens":9,"total_tokens":-9223372036854775808}`:                                     {PromptTokens: 32, CompletionTokens: 9},
+		`{"prompt_tokens":-9223372036854775808,"completion_tokens":9,"total_tokens":9223372036854775807}`:                    {CompletionTokens: 1 << 40},
+	} {
+		h := answer(http.StatusOK, `{"choices":[{"finish_reason":"stop","message":{"content":"ok"}}],"usage":`+usage+`}`)
+		r, err := wireAt(t, chatWire, h, Options{}).Complete(t.Context(), question())
+		require.NoError(t, err)
+		want.Calls, want.EstimatedPrice, want.MicroUSD = 1, r.Usage.EstimatedPrice, r.Usage.MicroUSD
+		require.Equal(t, want, r.Usage, usage)
+	}
+}

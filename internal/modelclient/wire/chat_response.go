@@ -189,7 +189,9 @@ func (c *chatCollector) take(choice *openai.ChatCompletionChoice) {
 }
 
 func (c *chatCollector) use(u openai.CompletionUsage) {
-	c.usage.PromptTokens, c.usage.CompletionTokens = u.PromptTokens, u.CompletionTokens
+	// Some servers leave what the model thought out of all but the total.
+	thought := model.PlausibleTokens(u.TotalTokens) - model.PlausibleTokens(u.PromptTokens)
+	c.usage.PromptTokens, c.usage.CompletionTokens = u.PromptTokens, max(u.CompletionTokens, thought)
 	c.usage.CachedTokens, c.usage.CacheWriteTokens = u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CacheWriteTokens
 	c.usage.ReasoningTokens = u.CompletionTokensDetails.ReasoningTokens
 }
