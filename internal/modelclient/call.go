@@ -80,12 +80,15 @@ func (x *call) wire() *wire.Call {
 	}
 }
 
+// maxModelName limits the name that a provider gives its model, in bytes.
+const maxModelName = 200
+
 // conclude converts the outcome of a call into the caller's result.
 func (x *call) conclude(ctx context.Context, resp model.Response, err error) (model.Response, error) {
 	if err == nil {
 		err = check(&resp)
 	}
-	resp.Model = cmp.Or(resp.Model, x.req.Choice.Model)
+	resp.Model = fault.Clip(cmp.Or(resp.Model, x.req.Choice.Model), maxModelName)
 	if err == nil {
 		x.account(&resp)
 		return resp, nil

@@ -257,3 +257,24 @@ func TestTokensThatOnlyATotalHasAreCounted(t *testing.T) {
 		require.Equal(t, want, r.Usage, usage)
 	}
 }
+
+func TestWhatAProviderNamesItsModelIsShort(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("m", 100_000)
+	for name, c := range map[string]struct {
+		wire model.Provider
+		h    http.HandlerFunc
+	}{
+		"chat":      {chatWire, answer(http.StatusOK, `{"model":"`+long+`","choices":[{"finish_reason":"stop","message":{"content":"ok"}}]}`)},
+		"responses": {responsesWire, answer(http.StatusOK, strings.Replace(fineResponse, "m-1", long, 1))},
+		"anthropic": {anthropicWire, answer(http.StatusOK, `{"type":"message","model":"`+long+`","stop_reason":"end_turn","content":[]}`)},
+		"gemini":    {geminiWire, answer(http.StatusOK, `{"modelVersion":"`+long+`","candidates":[{"finishReason":"STOP"}]}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := wireAt(t, c.wire, c.h, Options{}).Complete(t.Context(), question())
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(r.Model), 200)
+		})
+	}
+}
