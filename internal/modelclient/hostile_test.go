@@ -278,3 +278,17 @@ func TestWhatAProviderNamesItsModelIsShort(t *testing.T) {
 		})
 	}
 }
+
+func TestAnthropicGetsNoTextOfWhiteSpaceAlone(t *testing.T) {
+	t.Parallel()
+	req := question()
+	req.Messages = append(req.Messages, model.Message{Role: model.RoleUser, Text: " \n"},
+		model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}, {ID: "b", Name: "f", Arguments: "{}"}}},
+		model.Message{Role: model.RoleTool, ToolCallID: "a"}, model.Message{Role: model.RoleTool, ToolCallID: "b", Text: "\n"})
+	messages := sent(t, model.CatalogueEntry{}, req).body["messages"].([]any)
+	require.Len(t, messages[0].(map[string]any)["content"], 1)
+	for _, b := range messages[2].(map[string]any)["content"].([]any) {
+		require.Equal(t, "tool_result", b.(map[string]any)["type"])
+		require.Empty(t, b.(map[string]any)["content"])
+	}
+}

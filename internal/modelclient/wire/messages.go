@@ -202,7 +202,7 @@ func assistantBlocks(m model.Message, modelName string, ids *callIDs) []anthropi
 func userBlocks(c *Call, m model.Message) []anthropic.ContentBlockParamUnion {
 	var blocks []anthropic.ContentBlockParamUnion
 	text, pictures := c.shown(m)
-	if text != "" { // the API rejects empty texts
+	if strings.TrimSpace(text) != "" { // the API rejects texts of white space alone
 		blocks = append(blocks, anthropic.NewTextBlock(text))
 	}
 	for _, p := range pictures {
@@ -215,7 +215,7 @@ func resultBlock(c *Call, m model.Message, id string) anthropic.ContentBlockPara
 	text, pictures := c.shown(m)
 	block := anthropic.NewToolResultBlock(cmp.Or(id, m.ToolCallID), text, false)
 	result := block.OfToolResult
-	if text == "" && len(pictures) > 0 {
+	if strings.TrimSpace(text) == "" {
 		result.Content = nil
 	}
 	for _, p := range pictures {
