@@ -1,6 +1,7 @@
 package modelclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,20 +78,24 @@ type apiError struct {
 	Param   any    `json:"param"`
 }
 
-// readAPIError finds the error in a body: an object, a list with one object (Gemini), or plain text
-// (some providers).
+// readAPIError finds the error in a body: an object, a list with one object (Gemini), plain text, or
+// fields of the body itself (some providers).
 func readAPIError(body []byte) apiError {
+	var list []json.RawMessage
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
+	}
 	var doc struct {
-		Error json.RawMessage `json:"error"`
+		Error  json.RawMessage `json:"error"`
+		Detail string          `json:"detail"`
 	}
-	if json.Unmarshal(body, &doc) != nil {
-		var list []json.RawMessage
-		if json.Unmarshal(body, &list) != nil || len(list) == 0 {
-			return apiError{}
-		}
-		return readAPIError(list[0])
-	}
+	_ = json.Unmarshal(body, &doc) // a detail of another form is left out
 	var e apiError
+	if len(doc.Error) == 0 || string(doc.Error) == "null" {
+		_ = json.Unmarshal(body, &e) // of any form
+		e.Message = cmp.Or(e.Message, doc.Detail)
+		return e
+	}
 	if json.Unmarshal(doc.Error, &e) != nil {
 		_ = json.Unmarshal(doc.Error, &e.Message)
 	}
@@ -159,7 +164,11 @@ func (x *call) explainReported(e *wire.ReportedError) *fault.Error {
 	if err != nil || status < 400 || status > 599 {
 		status = http.StatusOK
 	}
-	return x.explainAPIError(status, e.Body, said)
+	failed := x.explainAPIError(status, e.Body, said)
+	if failed.Code != contract.CodeQuotaExhausted {
+		failed = failed.After(min(retryDelay(e.Body), MaxRetryAfter))
+	}
+	return failed
 }
 
 func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Error {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -291,4 +292,24 @@ func TestAnthropicGetsNoTextOfWhiteSpaceAlone(t *testing.T) {
 		require.Equal(t, "tool_result", b.(map[string]any)["type"])
 		require.Empty(t, b.(map[string]any)["content"])
 	}
+}
+
+func TestAMessageOutsideOfAnErrorIsShown(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{
+		`{"object":"error","message":"top_p is wrong","type":"invalid_request_error","param":null,"code":null}`, // Mistral and vLLM
+		`{"detail":"top_p is wrong"}`, // servers in Python
+		`{"error":null,"message":"top_p is wrong"}`,
+	} {
+		eachAPI(t, answer(http.StatusBadRequest, body), func(t *testing.T, c *Client) {
+			_, err := c.Complete(t.Context(), question())
+			require.Contains(t, requireFault(t, err, contract.ClassConfig, contract.CodeBadRequest).Message, "top_p is wrong")
+		})
+	}
+}
+
+func TestAWaitThatGeminiAsksForInAStreamIsKept(t *testing.T) {
+	t.Parallel()
+	_, err := wireAt(t, geminiWire, events(`{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"slow down","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}]}}`), Options{}).Complete(t.Context(), question())
+	require.Equal(t, 7*time.Second, requireFault(t, err, contract.ClassInfra, contract.CodeRateLimited).RetryAfter)
 }
