@@ -27,6 +27,7 @@ const (
 	EventModelSwitched     EventType = "model.switched"
 	EventModelFallback     EventType = "model.fallback" // an agent uses another model, because its own is out
 	EventModelRestored     EventType = "model.restored" // an agent uses its own model again
+	EventModelWaiting      EventType = "model.waiting"  // a model call waits for its turn at a provider
 	EventHealStarted       EventType = "heal.started"
 	EventHealSuccess       EventType = "heal.success" // the phase succeeded afterwards
 	EventHealFailed        EventType = "heal.failed"

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
@@ -223,6 +224,8 @@ type progress struct {
 	preparing bool       // the environment is being set up, or the base commit checked
 	last      string     // last line printed by the preparation
 	writes    writing    // what a model writes
+	waiting   bool       // an event said that a model call waits for its turn, and none has begun since, as far as is known
+	waits     string     // calls that wait, with their positions
 	stop      func()     // ends tail; nil if it was not started
 }
 
@@ -321,6 +324,9 @@ func (p *progress) note(e contract.Event, kind, rest string) {
 		p.now = kind + " " + rest
 		p.preparing, p.last = rest == "started" && !contract.Phase(kind).Valid(), ""
 	}
+	if e.Type == contract.EventModelWaiting {
+		p.waiting = true
+	}
 	if e.Type == contract.EventApprovalRequested || e.Type == contract.EventInterventionRequested {
 		p.now = fmt.Sprintf("waiting for you: rgpt run approve %d", p.run.ID)
 	}
@@ -335,6 +341,9 @@ func (p *progress) draw() {
 	for _, id := range p.order {
 		mark := map[string]string{"started": "◐", "completed": "✓", "error": "✗"}[p.steps[id]]
 		parts = append(parts, mark+" "+terminal.Clean(id))
+	}
+	if p.waits != "" {
+		parts = append(parts, p.waits)
 	}
 	if p.last != "" {
 		parts = append(parts, p.last)
@@ -370,8 +379,11 @@ const outputPoll = 500 * time.Millisecond
 // outputPage is the maximum number of pieces of output per request.
 const outputPage = 500
 
-// tail shows the last line of output of the setup or a baseline check on a terminal, and what models
-// write, until close. Read errors are ignored.
+// waitingPoll is the interval between requests for the positions of model calls that wait.
+const waitingPoll = 2 * time.Second
+
+// tail shows the last line of output of the setup or a baseline check on a terminal, what models
+// write, and the positions of calls that wait, until close. Read errors are ignored.
 func (p *progress) tail(ctx context.Context, h backend.Backend) {
 	if !p.live {
 		return
@@ -380,6 +392,7 @@ func (p *progress) tail(ctx context.Context, h backend.Backend) {
 	var wg sync.WaitGroup
 	p.stop = func() { cancel(); wg.Wait() }
 	wg.Go(func() { _ = h.FollowTexts(ctx, p.run.ID, p.showText) })
+	wg.Go(func() { p.showWaits(ctx, h) })
 	wg.Go(func() {
 		for after := int64(0); ; {
 			select {
@@ -401,6 +414,43 @@ func (p *progress) tail(ctx context.Context, h backend.Backend) {
 			p.showLast(pieces)
 		}
 	})
+}
+
+// showWaits shows which model calls wait for a provider, from the event that says so until none does.
+func (p *progress) showWaits(ctx context.Context, h backend.Backend) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(waitingPoll):
+		}
+		p.mu.Lock()
+		waiting := p.waiting
+		p.mu.Unlock()
+		if !waiting {
+			continue
+		}
+		details, err := h.RunDetails(ctx, p.run.ID)
+		if err != nil {
+			continue
+		}
+		p.mu.Lock()
+		p.waiting, p.waits = len(details.WaitingCalls) > 0, waitsOf(details.WaitingCalls)
+		p.clear()
+		p.draw()
+		p.mu.Unlock()
+	}
+}
+
+// waitsOf describes calls that wait for a provider: the first one, and how many more.
+func waitsOf(calls []providers.Waiting) string {
+	switch len(calls) {
+	case 0:
+		return ""
+	case 1:
+		return terminal.OneLine(calls[0].String())
+	}
+	return fmt.Sprintf("%s (and %d more)", terminal.OneLine(calls[0].String()), len(calls)-1)
 }
 
 // showLast shows the last non-empty line of pieces.

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
 )
 
 // screen is a terminal, with all that was written to it.
@@ -111,4 +112,48 @@ func TestWatchShowsOnATerminalWhatModelsWriteUntilTheirCallsEnd(t *testing.T) {
 	p.end(t, id)
 	require.Equal(t, exitDone, <-code)
 	require.NotContains(t, s.text(), "\x1b[31m the greeting")
+}
+
+func TestWatchShowsThePositionOfACallThatWaitsForItsProvider(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	id := withEnvironment(t, p)
+	s := newScreen(t)
+	a := newApp(strings.NewReader(""), s.tty, io.Discard)
+	a.env = p.env
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	code := make(chan int, 1)
+	go func() { code <- execute(ctx, a, []string{"--data-dir", p.dir, "run", "watch", fmt.Sprint(id)}) }()
+
+	rows, limits := providers.New(p.Store), providers.Limits{Requests: 1}
+	queue := func(run int64) int64 {
+		t.Helper()
+		call, err := rows.Enqueue(t.Context(), providers.QueuedCall{Provider: "metered", Model: "m", RunID: run, Agent: contract.AgentBuilder, Step: "step-001"}, time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, rows.Admit(t.Context(), "metered", limits))
+		return call
+	}
+	queue(99) // all that is allowed
+	queue(98)
+	call := queue(id)
+	waiting, err := rows.WaitingOf(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, 2, waiting[0].Position)
+	announced, err := rows.AnnounceWait(t.Context(), id, waiting[0], time.Minute)
+	require.NoError(t, err)
+	require.True(t, announced)
+	announced, err = rows.AnnounceWait(t.Context(), id, waiting[0], time.Minute)
+	require.NoError(t, err)
+	require.False(t, announced, "one event is enough")
+	const line = "builder step-001 waits for provider metered, position 2"
+	await.Until(t, "the event, and the position on the status line", func() bool { return strings.Count(s.text(), line) >= 2 })
+	require.Equal(t, 1, strings.Count(s.text(), "model.waiting"), s.text())
+	require.NoError(t, rows.Leave(t.Context(), call))
+	await.Until(t, "a status line without it", func() bool {
+		i := strings.LastIndex(s.text(), "\r\x1b[2K")
+		return i >= 0 && !strings.Contains(s.text()[i:], "waits for")
+	})
+	p.end(t, id)
+	require.Equal(t, exitDone, <-code)
 }

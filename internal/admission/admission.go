@@ -40,6 +40,8 @@ type Options struct {
 	Lease time.Duration
 	// Poll is the mean time between two looks at a queue; 0 means DefaultPoll.
 	Poll time.Duration
+	// Announce is how long a call waits before an event of its run says so; 0 means DefaultAnnounce.
+	Announce time.Duration
 	// Refresh is the age at which the known state is read again; 0 means DefaultRefresh.
 	Refresh time.Duration
 	// Configured returns why this worker cannot call a provider, nil if it can.
@@ -76,7 +78,7 @@ func New(st *store.Store, o Options) *Gate {
 	if o.Refresh <= 0 {
 		o.Refresh = DefaultRefresh
 	}
-	o.Lease, o.Poll = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.Poll, DefaultPoll)
+	o.Lease, o.Poll, o.Announce = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.Poll, DefaultPoll), cmp.Or(o.Announce, DefaultAnnounce)
 	g := &Gate{rows: providers.New(st), o: o, announced: map[string]bool{}}
 	g.queues = queues{gate: g, of: map[string]*queue{}}
 	return g

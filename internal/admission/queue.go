@@ -19,6 +19,10 @@ const (
 	DefaultPoll = 100 * time.Millisecond
 	// DefaultLease is how long the calls of a worker that has died count.
 	DefaultLease = 15 * time.Second
+	// DefaultAnnounce is how long a call waits before an event of its run says so.
+	DefaultAnnounce = 5 * time.Second
+	// announceEvery is the least time between two such events of a run about a provider.
+	announceEvery = time.Minute
 )
 
 // queues are the queues of the providers, as far as calls of this process are in them. One goroutine
@@ -44,9 +48,13 @@ type queue struct {
 
 // ticket is a waiting call.
 type ticket struct {
+	call     providers.QueuedCall
+	since    time.Time
 	admitted chan struct{} // closed when it may be made, or when it was lost
 	lost     bool
 	position int
+
+	announced time.Time // when an event was recorded; zero: never
 }
 
 // turn is an admitted call.
@@ -81,7 +89,7 @@ func (g *Gate) enter(ctx context.Context, c providers.QueuedCall) (turn, error) 
 	if err != nil {
 		return turn{}, err
 	}
-	q, t := g.queues.add(c.Provider, limits, id)
+	q, t := g.queues.add(c, limits, id, began)
 	select {
 	case <-t.admitted:
 	case <-ctx.Done():
@@ -121,16 +129,16 @@ func (t turn) end(ctx context.Context, write func() error) {
 }
 
 // add adds a waiting call of this process, and starts the goroutine of its provider.
-func (qs *queues) add(provider string, limits providers.Limits, id int64) (*queue, *ticket) {
+func (qs *queues) add(c providers.QueuedCall, limits providers.Limits, id int64, since time.Time) (*queue, *ticket) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q, running := qs.of[provider]
+	q, running := qs.of[c.Provider]
 	if !running {
-		q = &queue{gate: qs.gate, provider: provider, limits: limits, wake: make(chan struct{}, 1), waiting: map[int64]*ticket{}, active: map[int64]bool{}}
-		qs.of[provider] = q
+		q = &queue{gate: qs.gate, provider: c.Provider, limits: limits, wake: make(chan struct{}, 1), waiting: map[int64]*ticket{}, active: map[int64]bool{}}
+		qs.of[c.Provider] = q
 		go q.run()
 	}
-	t := &ticket{admitted: make(chan struct{})}
+	t := &ticket{call: c, since: since, admitted: make(chan struct{})}
 	q.waiting[id] = t
 	q.notify()
 	return q, t
@@ -231,6 +239,7 @@ func (q *queue) look(ctx context.Context, waiting []int64) error {
 		place, known := places[id]
 		if known && !place.Admitted {
 			t.position = max(t.position, place.Position)
+			q.announce(t, place.Position)
 			continue
 		}
 		delete(q.waiting, id)
@@ -240,6 +249,21 @@ func (q *queue) look(ctx context.Context, waiting []int64) error {
 		close(t.admitted)
 	}
 	return nil
+}
+
+// announce records that a call waits for long, with an event of its run, in the background: the queue
+// does not wait for the row of a run.
+func (q *queue) announce(t *ticket, position int) {
+	now := time.Now()
+	if position == 0 || now.Sub(t.since) < q.gate.o.Announce || now.Sub(t.announced) < announceEvery {
+		return
+	}
+	t.announced = now
+	waiting := providers.Waiting{Provider: t.call.Provider, Model: t.call.Model, Agent: t.call.Agent, Step: t.call.Step, Position: position, Since: t.since.UTC()}
+	go q.try(context.Background(), "record that a run waits", func(ctx context.Context) error {
+		_, err := q.gate.rows.AnnounceWait(ctx, t.call.RunID, waiting, announceEvery)
+		return err
+	})
 }
 
 // tokensOf estimates the tokens of a call.

@@ -267,3 +267,43 @@ func TestAWaitingCallUsesAnotherModelWhenItsOwnGoesOut(t *testing.T) {
 	require.True(t, admission.ShouldSwitch(<-second), "it is chosen again")
 	require.Equal(t, other, c.used(0, other))
 }
+
+func TestALongWaitIsOneEventOfItsRun(t *testing.T) {
+	t.Parallel()
+	o := limited(providers.Limits{Concurrent: 1})
+	o.Announce = 20 * time.Millisecond
+	c := newCluster(t, 2, o)
+	run := c.fixture.First.ID
+	begun, end := make(chan struct{}), make(chan struct{})
+	results := make(chan error, 3)
+	go func() {
+		results <- send(t.Context(), c.workers[0], of(99), model.Request{}, func() (model.Response, error) {
+			close(begun)
+			<-end
+			return model.Response{}, nil
+		})
+	}()
+	<-begun
+	for _, g := range c.workers {
+		go func() {
+			results <- send(t.Context(), g, of(run), model.Request{}, func() (model.Response, error) { return model.Response{}, nil })
+		}()
+	}
+	waits := func() (out []string) {
+		events, err := c.fixture.Events(t.Context(), run, 0, 0)
+		require.NoError(t, err)
+		for _, e := range events {
+			if e.Type == contract.EventModelWaiting {
+				out = append(out, string(e.Payload))
+			}
+		}
+		return out
+	}
+	await(t, "both calls wait, and an event says so", func() bool { return len(c.waiting(run)) == 2 && len(waits()) > 0 })
+	close(end)
+	for range 3 {
+		require.NoError(t, <-results)
+	}
+	require.Len(t, waits(), 1)
+	require.Contains(t, waits()[0], "builder step-001 waits for provider main, position ")
+}

@@ -12,7 +12,7 @@ import (
 func eventState(t contract.EventType) State {
 	name := string(t)
 	switch t {
-	case contract.EventModelFallback:
+	case contract.EventModelFallback, contract.EventModelWaiting:
 		return Waiting
 	case contract.EventModelRestored:
 		return Done

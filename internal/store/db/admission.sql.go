@@ -620,6 +620,32 @@ func (q *Queries) TryQueueLock(ctx context.Context, provider string) (bool, erro
 	return owned, err
 }
 
+const waitAnnounced = `-- name: WaitAnnounced :one
+SELECT EXISTS (SELECT FROM orchestrator_events
+    WHERE run_id = $1 AND event_type = $2::text AND payload->>'provider' = $3::text
+      AND created_at > clock_timestamp() - make_interval(secs => $4::float8)) AS announced
+`
+
+type WaitAnnouncedParams struct {
+	RunID        int64
+	EventType    string
+	Provider     string
+	EverySeconds float64
+}
+
+// Whether an event of a run said lately that it waits for a provider.
+func (q *Queries) WaitAnnounced(ctx context.Context, arg WaitAnnouncedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, waitAnnounced,
+		arg.RunID,
+		arg.EventType,
+		arg.Provider,
+		arg.EverySeconds,
+	)
+	var announced bool
+	err := row.Scan(&announced)
+	return announced, err
+}
+
 const waitingCalls = `-- name: WaitingCalls :many
 SELECT id, provider, model, agent, step, position, queued_at FROM orchestrator_provider_calls
 WHERE run_id = $1 AND admitted_at IS NULL AND lease_until > now()

@@ -158,6 +158,41 @@ func (w Waiting) String() string {
 	return text
 }
 
+// waitEvent is the payload of the event about a call that waits.
+type waitEvent struct {
+	Agent    contract.Agent `json:"agent"`
+	Provider string         `json:"provider"`
+	Model    string         `json:"model"`
+	Position int            `json:"position"`
+
+	Message string `json:"message"` // for people
+}
+
+// AnnounceWait records that a call of a run waits for its turn, with an event of the run, unless
+// another one about the same provider was recorded within a time. It reports whether it did.
+func (s *Store) AnnounceWait(ctx context.Context, runID int64, w Waiting, every time.Duration) (announced bool, err error) {
+	w.Provider, w.Model, w.Step = rowconv.Text(w.Provider), rowconv.Text(w.Model), rowconv.Text(w.Step)
+	payload, err := rowconv.Encode(waitEvent{Agent: w.Agent, Provider: w.Provider, Model: w.Model, Position: w.Position, Message: w.String()})
+	if err != nil {
+		return false, err
+	}
+	err = s.store.InTx(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		if err := q.LockRun(ctx, runID); err != nil {
+			return err
+		}
+		known, err := q.WaitAnnounced(ctx, db.WaitAnnouncedParams{
+			RunID: runID, EventType: string(contract.EventModelWaiting), Provider: w.Provider, EverySeconds: every.Seconds(),
+		})
+		if err != nil || known {
+			return err
+		}
+		announced = true
+		return q.AddEvent(ctx, db.AddEventParams{RunID: runID, EventType: string(contract.EventModelWaiting), Payload: payload})
+	})
+	return announced && err == nil, dberr.OfRun(err, runID, "record that run %d waits for model provider %s", runID, w.Provider)
+}
+
 // WaitingOf returns the calls of a run that wait for their turn at a provider, oldest first.
 func (s *Store) WaitingOf(ctx context.Context, runID int64) ([]Waiting, error) {
 	rows, err := s.q.WaitingCalls(ctx, db.WaitingCallsParams{RunID: runID, Most: maxWaiting})

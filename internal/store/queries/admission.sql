@@ -161,6 +161,12 @@ WHERE run_id = @run_id AND admitted_at IS NULL AND lease_until > now()
 ORDER BY id
 LIMIT @most::int;
 
+-- name: WaitAnnounced :one
+-- Whether an event of a run said lately that it waits for a provider.
+SELECT EXISTS (SELECT FROM orchestrator_events
+    WHERE run_id = @run_id AND event_type = @event_type::text AND payload->>'provider' = @provider::text
+      AND created_at > clock_timestamp() - make_interval(secs => @every_seconds::float8)) AS announced;
+
 -- name: ProviderQueues :many
 -- What each provider does now: calls that wait, calls that are being made, and what was admitted
 -- within the window of the limits.
