@@ -858,6 +858,7 @@ const (
 	EventAgentMessage          EventType = "agent_message"
 	EventAgentError            EventType = "agent_error"
 	EventAgentEnded            EventType = "agent_ended"
+	EventModelsSwitched        EventType = "models_switched" // members use other models from their next turn on
 	EventBlackboardWritten     EventType = "blackboard_written"
 	EventVoteCast              EventType = "vote_cast"
 	EventConflictDetected      EventType = "conflict_detected"

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -131,16 +132,31 @@ func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.Pipelin
 	d.ordered = max(d.ordered, c.Order)
 	d.SwitchModels(c.Models)
 	if d.Ending.Finished { // its usage stays in its row
-		d.switchRecoveryModels(ctx)
+		d.switchRecoveryModels(ctx, c)
 		return "its recovery uses the new models from the next turn on"
 	}
 	d.SettingsStale, d.RowStale = true, true
+	if c.Order == 0 { // otherwise, its run or the pipeline before it recorded the switch
+		d.AddEvent(contract.EventModelsSwitched, map[string]any{"models": c.Models, "by": c.By, "reason": c.Reason, "text": switched(c)})
+	}
 	return "the new models apply from the next turn on"
 }
 
-// switchRecoveryModels sends the running recovery the models that its members must use.
-func (d *deliberation) switchRecoveryModels(ctx workflow.Context) {
-	SwitchModels(ctx, d.successor, contract.PipelineCommand{Order: d.ordered, Models: d.Settings.Models})
+// switched describes a switch of models for people.
+func switched(c contract.PipelineCommand) string {
+	var out []string
+	for _, m := range contract.Members() {
+		if choice, ok := c.Models[m.Agent()]; ok {
+			out = append(out, fmt.Sprintf("%s uses %s/%s", m, fault.Clip(choice.Provider, state.KeyLength), fault.Clip(choice.Model, state.KeyLength)))
+		}
+	}
+	return strings.Join(out, ", ") + " from the next turn on, " + whoAndWhy(c)
+}
+
+// switchRecoveryModels sends the running recovery the models that its members must use, because of a
+// command.
+func (d *deliberation) switchRecoveryModels(ctx workflow.Context, c contract.PipelineCommand) {
+	SwitchModels(ctx, d.successor, contract.PipelineCommand{Order: d.ordered, By: c.By, Reason: c.Reason, Models: d.Settings.Models})
 }
 
 // SwitchModels sends a deliberation that has been started, if any, the models that its members must

@@ -1,6 +1,7 @@
 package deliberation
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -25,8 +26,16 @@ func TestOfSwitchesOfModelsTheNewestCounts(t *testing.T) {
 	require.Contains(t, to(1, "first"), "newer")
 	require.Equal(t, "second", d.Settings.Models[contract.AgentAlpha].Model, "what comes late is no news")
 	require.Equal(t, "second", d.Participant(contract.Alpha).Model.Model)
-	require.NotNil(t, d.NextRecord(1, d.LastProgress).Change.Settings)
+	rec := d.NextRecord(1, d.LastProgress)
+	require.NotNil(t, rec.Change.Settings)
+	require.NotContains(t, fmt.Sprint(rec.Events), contract.EventModelsSwitched, "its run has recorded the switch")
 	to(3, "second")
+	c := contract.PipelineCommand{By: "ann", Reason: "too dear", Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p", Model: "third"}}}
+	require.Contains(t, d.applySwitchModel(nil, c), "from the next turn")
+	events := d.NextRecord(2, d.LastProgress).Events
+	require.Len(t, events, 1)
+	require.Equal(t, contract.EventModelsSwitched, events[0].Type)
+	require.Equal(t, "ALPHA uses p/third from the next turn on, by ann (too dear)", events[0].Payload.(map[string]any)["text"])
 	for _, wrong := range []contract.PipelineCommand{
 		{}, {Models: map[contract.Agent]contract.ModelChoice{contract.AgentPlanner: {Provider: "p", Model: "m"}}}, {Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p"}}},
 	} {

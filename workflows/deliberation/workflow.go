@@ -452,7 +452,7 @@ func (d *deliberation) recover(ctx, outer workflow.Context, out *state.Outcome) 
 		},
 		Starting: func(child workflow.ChildWorkflowFuture) {
 			if d.successor = child; !SameModels(next.Settings.Models, d.Settings.Models) { // switched while its row was being created
-				d.switchRecoveryModels(ctx)
+				d.switchRecoveryModels(ctx, contract.PipelineCommand{By: contract.PipelineWorkflowID(d.Input.PipelineID)})
 			}
 		},
 	})

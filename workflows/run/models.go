@@ -16,6 +16,9 @@ func (r *run) checkSwitchModel(c contract.Command) error {
 	if c.Model == nil || c.Model.Provider == "" || c.Model.Model == "" {
 		return commands.Rejected("switch_model needs a provider and a model")
 	}
+	if len(c.Model.Provider)+len(c.Model.Model)+len(c.By) > commands.MaxReason {
+		return commands.Rejected("the names of the provider, the model and the sender must have at most %d bytes in total", commands.MaxReason)
+	}
 	if known := r.providers(); !slices.Contains(known, c.Model.Provider) {
 		return commands.Rejected("run %d has no model provider %q; available: %s", r.in.RunID, c.Model.Provider, commands.ListFew(known))
 	}
@@ -62,8 +65,8 @@ func (r *run) applySwitchModel(ctx workflow.Context, c contract.Command) (contra
 	if c.Agent != "" {
 		whom = "the " + string(c.Agent)
 	}
-	return records.EventRecord(contract.EventModelSwitched, map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By}),
-		fmt.Sprintf("%s switched to %s (%s), starting with the next call", whom, c.Model.Model, c.Model.Provider)
+	message := fmt.Sprintf("%s switched to %s (%s), starting with the next call", whom, c.Model.Model, c.Model.Provider)
+	return records.EventRecord(contract.EventModelSwitched, map[string]any{"agent": c.Agent, "model": c.Model, "by": c.By, "message": message}), message
 }
 
 // setModel changes an agent's model for the rest of the run. A member that was switched to the
