@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -437,19 +439,29 @@ func probe(ctx context.Context, cfg *config.Config, s contract.Settings) error {
 			names = append(names, m.Provider)
 		}
 	}
-	return reachable(ctx, cfg, names, "the run was not created")
+	return reachable(ctx, cfg, names, s.Fallbacks, "the run was not created")
 }
 
-// reachable checks that model providers respond and accept their keys, which uses no tokens. Errors
-// start with the text what.
-func reachable(ctx context.Context, cfg *config.Config, names []string, what string) error {
-	for _, p := range setup.Providers(cfg) {
+// reachable checks that model providers respond and accept their keys, which uses no tokens. A
+// provider that is out may be replaced by that of a fallback, as it is during a run. Errors start with
+// the text what.
+func reachable(ctx context.Context, cfg *config.Config, names []string, fallbacks []contract.ModelChoice, what string) error {
+	all := setup.Providers(cfg)
+	spare := sync.OnceValue(func() bool {
+		return cfg.Models.Breaker.Failures > 0 && slices.ContainsFunc(all, func(p model.Provider) bool {
+			used := slices.ContainsFunc(fallbacks, func(f contract.ModelChoice) bool { return f.Provider == p.Name })
+			return used && modelclient.Probe(ctx, p) == nil
+		})
+	})
+	for _, p := range all {
 		if !slices.Contains(names, p.Name) {
 			continue
 		}
-		if why := fault.Of(modelclient.Probe(ctx, p)); why != nil {
-			return fault.New(contract.ClassConfig, why.Code, "%s: %s", what, why.Message)
+		why := fault.Of(modelclient.Probe(ctx, p))
+		if why == nil || why.Code == contract.CodeUnavailable && spare() {
+			continue
 		}
+		return fault.New(contract.ClassConfig, why.Code, "%s: %s", what, why.Message)
 	}
 	return nil
 }

@@ -185,7 +185,7 @@ func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.Delibera
 	if s.Timeout > 0 {
 		settings.Timeout = time.Duration(s.Timeout) * time.Second
 	}
-	return settings, p.probe(ctx, settings.Models, "the pipeline was not created")
+	return settings, p.probe(ctx, settings, "the pipeline was not created")
 }
 
 // models returns the settings with the models of a mode, or with one model for all members. A
@@ -227,12 +227,12 @@ func deliberateWith(cfg *config.Config, s *contract.DeliberationSettings, chosen
 }
 
 // probe checks that the members' models are reachable, before anything is created or changed.
-func (p *Pipelines) probe(ctx context.Context, models map[contract.Agent]contract.ModelChoice, what string) error {
+func (p *Pipelines) probe(ctx context.Context, s contract.DeliberationSettings, what string) error {
 	var used []string
-	for _, m := range models {
+	for _, m := range s.Models {
 		used = append(used, m.Provider)
 	}
-	return reachable(ctx, p.Config, used, what)
+	return reachable(ctx, p.Config, used, s.Fallbacks, what)
 }
 
 // Continuation describes how a pipeline continues to its exchange.
@@ -263,7 +263,7 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 		if err != nil {
 			return contract.PipelineAck{}, err
 		}
-		if err := p.probe(ctx, settings.Models, fmt.Sprintf("pipeline %d was not continued", id)); err != nil {
+		if err := p.probe(ctx, settings, fmt.Sprintf("pipeline %d was not continued", id)); err != nil {
 			return contract.PipelineAck{}, err
 		}
 		command.Mode, command.Models = settings.Mode, settings.Models

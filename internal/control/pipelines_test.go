@@ -147,5 +147,5 @@ func TestWhatCannotReachTheModelsOfADeliberationIsRefusedBefore(t *testing.T) {
 	run.PlanGiven = true
 	require.NoError(t, probe(t.Context(), cfg, run), "the plan is there")
 	p := &Pipelines{Config: cfg}
-	require.ErrorContains(t, p.probe(t.Context(), run.Deliberation.Models, "pipeline 7 was not continued"), "pipeline 7 was not continued: ")
+	require.ErrorContains(t, p.probe(t.Context(), *run.Deliberation, "pipeline 7 was not continued"), "pipeline 7 was not continued: ")
 }
