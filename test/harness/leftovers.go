@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,13 +89,31 @@ func digestOf(tb testing.TB, dir string) string {
 }
 
 // Running reports whether a process with these arguments is running on this machine.
-func Running(args ...string) bool {
+func Running(args ...string) bool { return len(processes(args)) > 0 }
+
+// KillRunning kills the processes with these arguments, which must be those of the test alone, and
+// returns their number.
+func KillRunning(args ...string) (n int) {
+	for _, pid := range processes(args) {
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// processes returns the processes with these arguments.
+func processes(args []string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	want := []byte(strings.Join(args, "\x00") + "\x00")
 	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
 		if cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil && bytes.Equal(cmdline, want) {
-			return true
+			pids = append(pids, pid)
 		}
 	}
-	return false
+	return pids
 }
