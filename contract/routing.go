@@ -5,7 +5,7 @@ type RouteStrategy string
 
 // Strategies of routing.
 const (
-	RouteFixed    RouteStrategy = "fixed"    // the agent's model; others only if it cannot make the call
+	RouteFixed    RouteStrategy = "fixed"    // the agent's model; others only while it is out
 	RouteCheapest RouteStrategy = "cheapest" // the lowest expected cost
 	RouteBest     RouteStrategy = "best"     // the highest score for the agent's work
 	RouteBalanced RouteStrategy = "balanced" // score against cost, by weights
@@ -41,11 +41,28 @@ type RouteDecision struct {
 	Strategy RouteStrategy `json:"strategy"`
 	// Reasons are sentences for people, the most important first.
 	Reasons []string `json:"reasons"`
+	// Considered are the models that the strategy compared, the best first; nil if it had no choice.
+	Considered []RouteCandidate `json:"considered,omitempty"`
 	// PassedOver are the candidates that could not make the call.
 	PassedOver []PassedOver `json:"passed_over,omitempty"`
 	// ExpectedMicroUSD is the cost that the decision expected, in millionths of a US dollar; 0 if the
 	// model is fixed.
 	ExpectedMicroUSD int64 `json:"expected_micro_usd,omitempty"`
+}
+
+// RouteCandidate is a model that could make a call, with what the decision knew about it.
+type RouteCandidate struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+	// ExpectedMicroUSD is the expected cost of the call with this model, in millionths of a US dollar;
+	// Assumed is set if its price is unknown.
+	ExpectedMicroUSD int64 `json:"expected_micro_usd"`
+	Assumed          bool  `json:"assumed,omitempty"`
+	// Quality is how well the model is expected to do, from 0 to 1, and Basis is what that is based on.
+	Quality float64 `json:"quality"`
+	Basis   string  `json:"basis"`
+	// Value is what the strategy balanced compares; 0 for the others.
+	Value float64 `json:"value,omitempty"`
 }
 
 // PassedOver is a model that could not make a call, and why.

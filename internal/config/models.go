@@ -61,7 +61,7 @@ func (c *Config) WithChoice(operator *Config, agent string, choice Choice, origi
 
 // Routing is how to choose the model of a call.
 type Routing struct {
-	Strategy   string            `yaml:"strategy" validate:"oneof=fixed cheapest best balanced" doc:"Strategy for every agent without an entry in models.routing.agents. fixed: the agent's model; others only if it cannot make the call. cheapest, best, balanced: the candidate with the lowest expected cost, the highest score for the agent's work, or the best balance of both."`
+	Strategy   string            `yaml:"strategy" validate:"oneof=fixed cheapest best balanced" doc:"Strategy for every agent without an entry in models.routing.agents. fixed: the agent's model; others only while it is out. cheapest, best, balanced: the candidate with the lowest expected cost, the highest score for the agent's work, or the best balance of both."`
 	Agents     map[string]string `yaml:"agents" validate:"dive,keys,oneof=planner builder repair alpha beta gamma,endkeys,oneof=fixed cheapest best balanced" doc:"Strategies by agent." example:"{planner: best, builder: balanced}"`
 	Candidates []Choice          `yaml:"candidates" validate:"max=20,dive" doc:"Models to choose from, besides the agent's own model and models.fallback. Not used by fixed." example:"[{provider: openai, model: gpt-5-mini}]"`
 	Weights    RouteWeights      `yaml:"weights" doc:"Weights of the strategy balanced. Only their ratio counts. The weight of quality grows with the importance of the call: planning and work that failed before are important."`

@@ -27,8 +27,9 @@ var DefaultWeights = contract.RouteWeights{Quality: 0.6, Price: 0.4}
 
 // Decide chooses the model of a call. The first candidate is the agent's own model.
 //
-// RouteFixed takes the first candidate that can make the call. The other strategies keep the model of
-// a conversation that has begun, because another one would read it without cache and without its
+// RouteFixed takes the agent's own model, even if the request looks too large for it: its size is an
+// estimate, and a heal makes the context smaller. The other strategies keep the model of a
+// conversation that has begun, because another one would read it without cache and without its
 // reasoning. Otherwise they choose among the candidates that can make the call within the budget and
 // fulfil the most wishes; the order of the candidates does not matter to them.
 //
@@ -37,6 +38,11 @@ var DefaultWeights = contract.RouteWeights{Quality: 0.6, Price: 0.4}
 func Decide(n Need, candidates []Candidate, p Policy) (Decision, error) {
 	candidates = distinct(candidates)
 	d := Decision{RouteDecision: contract.RouteDecision{Strategy: p.Strategy}}
+	if p.Strategy == contract.RouteFixed && len(candidates) > 0 {
+		d.Reasons = append(d.Reasons, fmt.Sprintf("%s is the model of the %s", name(candidates[0].Choice), n.Agent))
+		d.settle(n, candidates[0])
+		return d, nil
+	}
 	var fit []Candidate
 	for _, c := range candidates {
 		if why := n.unfit(c); why != "" {
@@ -50,14 +56,10 @@ func Decide(n Need, candidates []Candidate, p Policy) (Decision, error) {
 	}
 	var chosen Candidate
 	current := slices.IndexFunc(fit, func(c Candidate) bool { return same(c.Choice, n.Current) })
-	switch {
-	case p.Strategy == contract.RouteFixed:
-		chosen = fit[0]
-		d.Reasons = append(d.Reasons, fixedReason(n, chosen, candidates[0]))
-	case current >= 0:
+	if current >= 0 {
 		chosen = fit[current]
 		d.Reasons = append(d.Reasons, fmt.Sprintf("the conversation stays with %s, which has its prompt in the cache", name(chosen.Choice)))
-	default:
+	} else {
 		fit = d.affordable(n, fit)
 		fit = d.mostWishes(n, fit)
 		chosen = d.rank(n, fit, p)
@@ -70,15 +72,12 @@ func Decide(n Need, candidates []Candidate, p Policy) (Decision, error) {
 func (d *Decision) settle(n Need, chosen Candidate) {
 	d.Choice, d.ExpectedMicroUSD = chosen.Choice, n.cost(chosen, n.Output)
 	if !chosen.Known {
-		d.Reasons = append(d.Reasons, unknownPrice)
+		d.Reasons = append(d.Reasons, "the catalogue does not have this model, so its price is an assumption")
 	}
 	if lacks := n.lacks(chosen); len(lacks) > 0 {
 		d.Reasons = append(d.Reasons, "the call does without some of what it asks for: "+strings.Join(lacks, ", "))
 	}
 }
-
-// unknownPrice is the note on a model that is not in the catalogue.
-const unknownPrice = "the catalogue does not have this model, so its price is an assumption"
 
 // pass notes a candidate that cannot make the call.
 func (d *Decision) pass(c Candidate, why string) {
@@ -111,14 +110,6 @@ func noneFits(n Need, candidates []Candidate, passed []contract.PassedOver) erro
 	}
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 		"no model can make this call of the %s: %s; add a model that can to models.fallback or models.routing.candidates", n.Agent, text)
-}
-
-// fixedReason explains the choice of RouteFixed.
-func fixedReason(n Need, chosen, first Candidate) string {
-	if same(chosen.Choice, first.Choice) {
-		return fmt.Sprintf("%s is the model of the %s", name(chosen.Choice), n.Agent)
-	}
-	return fmt.Sprintf("%s is the first of the other models that can make the call; %s cannot: %s", name(chosen.Choice), name(first.Choice), n.unfit(first))
 }
 
 // affordable returns the candidates whose shortest useful response the budgets still cover. If there

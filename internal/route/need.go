@@ -22,8 +22,7 @@ type Need struct {
 	Schema, Images, Temperature bool
 	// Importance, from 0 to 1, is how much a better response is worth.
 	Importance float64
-	// Left is what the budgets have left, in millionths of a US dollar; negative: no limit. RouteFixed
-	// ignores it: it would rather stop at a budget than use another model.
+	// Left is what the budgets have left, in millionths of a US dollar; negative: no limit.
 	Left int64
 	// Current is the model of the conversation so far; zero: none.
 	Current contract.ModelChoice

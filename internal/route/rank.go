@@ -3,6 +3,7 @@ package route
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -60,8 +61,28 @@ func (d *Decision) rank(n Need, fit []Candidate, p Policy) Candidate {
 		})
 	}
 	d.explain(n, rows, p.Strategy)
+	d.consider(rows)
 	return rows[0].Candidate
 }
+
+// maxConsidered is the number of ranked candidates that a decision records.
+const maxConsidered = 10
+
+// consider records the ranked candidates, unless there was only one.
+func (d *Decision) consider(rows []ranked) {
+	if len(rows) == 1 {
+		return
+	}
+	for _, r := range rows[:min(len(rows), maxConsidered)] {
+		d.Considered = append(d.Considered, contract.RouteCandidate{
+			Provider: r.Choice.Provider, Model: r.Choice.Model, ExpectedMicroUSD: r.cost, Assumed: !r.Known,
+			Quality: round(r.quality), Basis: basis(r), Value: round(r.value),
+		})
+	}
+}
+
+// round limits a number to what people read of it.
+func round(x float64) float64 { return math.Round(x*1000) / 1000 }
 
 // assumeWorst gives models of unknown quality the lowest known one: what nobody measured is not
 // preferred for its quality.
@@ -131,13 +152,27 @@ func (d *Decision) explain(n Need, rows []ranked, s contract.RouteStrategy) {
 func describe(r ranked) string {
 	switch seen := r.Outcomes.Good + r.Outcomes.Bad; {
 	case !r.known:
-		return "no score is known"
+		return noScore
 	case seen > 0:
-		return fmt.Sprintf("%.2f, with %d of %d earlier tasks done without a heal", r.quality, r.Outcomes.Good, seen)
+		return fmt.Sprintf("%.2f, with %s", r.quality, basis(r))
 	case r.ScoreSource != "":
-		return fmt.Sprintf("%.2f (%s)", r.quality, r.ScoreSource)
+		return fmt.Sprintf("%.2f (%s)", r.quality, basis(r))
 	}
 	return fmt.Sprintf("%.2f", r.quality)
+}
+
+// noScore says that nothing is known about a model's quality.
+const noScore = "no score is known"
+
+// basis says what a candidate's quality is based on.
+func basis(r ranked) string {
+	switch seen := r.Outcomes.Good + r.Outcomes.Bad; {
+	case !r.known:
+		return noScore
+	case seen > 0:
+		return fmt.Sprintf("%d of %d earlier tasks done without a heal", r.Outcomes.Good, seen)
+	}
+	return r.ScoreSource
 }
 
 func describeNamed(r ranked) string { return name(r.Choice) + ", " + describe(r) }

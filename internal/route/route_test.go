@@ -20,10 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden decisions")
 
-var strategies = []contract.RouteStrategy{contract.RouteFixed, contract.RouteCheapest, contract.RouteBest, contract.RouteBalanced}
-
 // unordered are the strategies for which the order of the candidates is no preference.
-var unordered = strategies[1:]
+var unordered = []contract.RouteStrategy{contract.RouteCheapest, contract.RouteBest, contract.RouteBalanced}
 
 func score(x float64) *float64 { return &x }
 
@@ -106,7 +104,7 @@ func TestAModelThatCannotMakeTheCallIsNeverChosen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		candidates := anyCandidates(t)
 		n := anyNeed(t, candidates)
-		d, err := route.Decide(n, candidates, route.Policy{Strategy: rapid.SampledFrom(strategies).Draw(t, "strategy")})
+		d, err := route.Decide(n, candidates, route.Policy{Strategy: rapid.SampledFrom(unordered).Draw(t, "strategy")})
 		able := 0
 		for _, c := range candidates {
 			if !cannot(n, c) {
@@ -184,20 +182,47 @@ func TestAConversationKeepsItsModelWhileThatCanMakeTheCall(t *testing.T) {
 	})
 }
 
-func TestFixedTakesTheFirstModelThatCanMakeTheCall(t *testing.T) {
+func TestFixedTakesTheAgentsModelWhateverTheCallNeeds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		candidates := anyCandidates(t)
+		d, err := route.Decide(anyNeed(t, candidates), candidates, route.Policy{Strategy: contract.RouteFixed})
+		require.NoError(t, err)
+		require.Equal(t, candidates[0].Choice, d.Choice)
+		require.Empty(t, d.PassedOver)
+		require.NotEmpty(t, d.Reasons)
+	})
+}
+
+func TestTheModelsThatWereComparedAreRecordedTheChosenOneFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		candidates := anyCandidates(t)
 		n := anyNeed(t, candidates)
-		d, err := route.Decide(n, candidates, route.Policy{Strategy: contract.RouteFixed})
-		for _, c := range candidates {
-			if !cannot(n, c) {
-				require.NoError(t, err)
-				require.Equal(t, c.Choice, d.Choice)
-				return
-			}
+		d, err := route.Decide(n, candidates, route.Policy{Strategy: rapid.SampledFrom(unordered).Draw(t, "strategy")})
+		if err != nil || len(d.Considered) == 0 {
+			return
+		}
+		require.Len(t, d.Considered, len(candidates)-len(d.PassedOver), "every candidate was either compared or passed over")
+		first := d.Considered[0]
+		require.Equal(t, d.Choice, contract.ModelChoice{Provider: first.Provider, Model: first.Model})
+		require.Equal(t, d.ExpectedMicroUSD, first.ExpectedMicroUSD)
+		for _, c := range d.Considered {
+			require.NotEqual(t, c.Assumed, find(candidates, contract.ModelChoice{Provider: c.Provider, Model: c.Model}).Known)
+			require.NotEmpty(t, c.Basis)
 		}
 	})
+}
+
+func TestADecisionRecordsOnlySoManyModels(t *testing.T) {
+	t.Parallel()
+	var many []route.Candidate
+	for i := range 40 {
+		many = append(many, candidate(fmt.Sprintf("m%02d", i), float64(i), float64(i), nil))
+	}
+	d, err := route.Decide(need(contract.AgentBuilder), many, route.Policy{Strategy: contract.RouteCheapest})
+	require.NoError(t, err)
+	require.Len(t, d.Considered, 10)
 }
 
 func TestACallIsRetriedIfAModelIsOnlyOutAtTheMoment(t *testing.T) {

@@ -47,11 +47,11 @@ type Facts struct {
 	Left                               int64
 }
 
-// Route chooses the model of a call; a nil router takes the agent's own. An agent that was switched to another model than that of the
-// run's settings keeps it, whatever the strategy.
+// Route chooses the model of a call; a nil router takes the agent's own. An agent that was switched
+// to another model than that of the run's settings keeps it, whatever the strategy.
 func (r *Router) Route(ctx context.Context, c Call) (Decision, error) {
 	if r == nil {
-		return Decision{Choice: c.Own, RouteDecision: contract.RouteDecision{Strategy: contract.RouteFixed}}, nil
+		return Decide(Need{Agent: c.Execution.Agent}, []Candidate{{Choice: c.Own, Known: true}}, Policy{Strategy: contract.RouteFixed})
 	}
 	routing, err := r.routing(ctx, c)
 	if err != nil {
@@ -59,7 +59,9 @@ func (r *Router) Route(ctx context.Context, c Call) (Decision, error) {
 	}
 	strategy := routing.Strategy(c.Execution.Agent)
 	if strategy == contract.RouteFixed {
-		return r.fixed(c.Execution.Agent, c.Own), nil
+		own := Candidate{Choice: c.Own}
+		own.Entry, own.Known = r.Entry(c.Own)
+		return Decide(Need{Agent: c.Execution.Agent}, []Candidate{own}, Policy{Strategy: strategy})
 	}
 	f, err := c.Facts(ctx)
 	if err != nil {
@@ -109,24 +111,11 @@ func (r *Router) routing(ctx context.Context, c Call) (*contract.Routing, error)
 	return frozen.routing, nil
 }
 
-// fixed is the decision for an agent whose model is fixed. The call is made even if the request looks
-// too large: its size is an estimate, and a heal makes the context smaller.
-func (r *Router) fixed(agent contract.Agent, own contract.ModelChoice) Decision {
-	c := Candidate{Choice: own}
-	c.Entry, c.Known = r.Entry(own)
-	d := Decision{Choice: own, RouteDecision: contract.RouteDecision{Strategy: contract.RouteFixed}}
-	d.Reasons = append(d.Reasons, fixedReason(Need{Agent: agent}, c, c))
-	if !c.Known {
-		d.Reasons = append(d.Reasons, unknownPrice)
-	}
-	return d
-}
-
 // candidate describes a model that an agent may use.
 func (r *Router) candidate(ctx context.Context, agent contract.Agent, choice contract.ModelChoice) Candidate {
 	c := Candidate{Choice: choice, Out: r.Out(ctx, choice)}
 	c.Entry, c.Known = r.Entry(choice)
-	c.Score, c.ScoreSource = scoreOf(c.Entry, SkillOf(agent))
+	c.Score, c.ScoreSource = ScoreOf(c.Entry, agent)
 	return c
 }
 

@@ -119,6 +119,101 @@ func (q *Queries) CallSums(ctx context.Context, runID int64) ([]CallSumsRow, err
 	return items, nil
 }
 
+const callsOfRun = `-- name: CallsOfRun :many
+SELECT c.id, c.execution_id, c.turn, c.phase, c.step, e.attempt, c.agent, c.provider, c.model, c.prompt_version, c.route, c.status, c.tries,
+       c.reserved_tokens, c.reserved_micros, c.prompt_tokens, c.completion_tokens, c.cached_tokens, c.cache_write_tokens, c.reasoning_tokens,
+       c.cost_micros, c.price_estimated, c.latency_ms, c.error_class, c.error_code, left(c.error_message, 400)::text AS error_message, c.started_at, c.finished_at
+FROM orchestrator_model_calls c JOIN orchestrator_executions e ON e.id = c.execution_id
+WHERE c.run_id = $1 AND c.id > $2::bigint ORDER BY c.id LIMIT $3::int
+`
+
+type CallsOfRunParams struct {
+	RunID int64
+	After int64
+	Most  int32
+}
+
+type CallsOfRunRow struct {
+	ID               int64
+	ExecutionID      int64
+	Turn             int32
+	Phase            string
+	Step             string
+	Attempt          int32
+	Agent            string
+	Provider         string
+	Model            string
+	PromptVersion    string
+	Route            json.RawMessage
+	Status           string
+	Tries            int32
+	ReservedTokens   int64
+	ReservedMicros   int64
+	PromptTokens     int64
+	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
+	CostMicros       int64
+	PriceEstimated   bool
+	LatencyMs        int64
+	ErrorClass       string
+	ErrorCode        string
+	ErrorMessage     string
+	StartedAt        time.Time
+	FinishedAt       *time.Time
+}
+
+// Without answers, in the order in which they were first reserved.
+func (q *Queries) CallsOfRun(ctx context.Context, arg CallsOfRunParams) ([]CallsOfRunRow, error) {
+	rows, err := q.db.Query(ctx, callsOfRun, arg.RunID, arg.After, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CallsOfRunRow{}
+	for rows.Next() {
+		var i CallsOfRunRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ExecutionID,
+			&i.Turn,
+			&i.Phase,
+			&i.Step,
+			&i.Attempt,
+			&i.Agent,
+			&i.Provider,
+			&i.Model,
+			&i.PromptVersion,
+			&i.Route,
+			&i.Status,
+			&i.Tries,
+			&i.ReservedTokens,
+			&i.ReservedMicros,
+			&i.PromptTokens,
+			&i.CompletionTokens,
+			&i.CachedTokens,
+			&i.CacheWriteTokens,
+			&i.ReasoningTokens,
+			&i.CostMicros,
+			&i.PriceEstimated,
+			&i.LatencyMs,
+			&i.ErrorClass,
+			&i.ErrorCode,
+			&i.ErrorMessage,
+			&i.StartedAt,
+			&i.FinishedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const checkOfRun = `-- name: CheckOfRun :one
 SELECT c.execution_id, c.check_id, c.category, c.ok, c.result, c.summary, c.cases, c.log_digest, c.duration_ms, c.started_at, c.finished_at FROM orchestrator_checks c JOIN orchestrator_executions e ON e.id = c.execution_id
 WHERE e.run_id = $1 AND c.execution_id = $2 AND c.check_id = $3

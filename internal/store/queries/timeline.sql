@@ -13,6 +13,14 @@ WHERE c.run_id = @run_id AND c.started_at <= sqlc.arg(window_end)::timestamptz A
 ORDER BY c.finished_at - c.started_at DESC NULLS FIRST, c.id
 LIMIT @most::int;
 
+-- name: CallsOfRun :many
+-- Without answers, in the order in which they were first reserved.
+SELECT c.id, c.execution_id, c.turn, c.phase, c.step, e.attempt, c.agent, c.provider, c.model, c.prompt_version, c.route, c.status, c.tries,
+       c.reserved_tokens, c.reserved_micros, c.prompt_tokens, c.completion_tokens, c.cached_tokens, c.cache_write_tokens, c.reasoning_tokens,
+       c.cost_micros, c.price_estimated, c.latency_ms, c.error_class, c.error_code, left(c.error_message, 400)::text AS error_message, c.started_at, c.finished_at
+FROM orchestrator_model_calls c JOIN orchestrator_executions e ON e.id = c.execution_id
+WHERE c.run_id = @run_id AND c.id > @after::bigint ORDER BY c.id LIMIT @most::int;
+
 -- name: TimelineTools :many
 SELECT c.execution_id, c.turn, c.call_index, c.tool, c.ok, c.code, c.started_at, c.finished_at, count(*) OVER () AS total
 FROM orchestrator_executions e JOIN orchestrator_tool_calls c ON c.execution_id = e.id
