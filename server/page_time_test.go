@@ -111,6 +111,57 @@ func TestEveryPieceOfWorkHasABarARowAndAnAddress(t *testing.T) {
 	require.NotContains(t, text, "answered words", "a span of another run is not shown")
 }
 
+func TestTheCallsOfARunSayWhyTheirModelsWereChosen(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	hostile := `<b>x</b>`
+	decision := &contract.RouteDecision{
+		Strategy: contract.RouteBalanced, ExpectedMicroUSD: 12_000,
+		Reasons: []string{"house/large has the best balance of 3 models", "the conversation " + hostile},
+		Considered: []contract.RouteCandidate{
+			{Provider: "house", Model: "large", ExpectedMicroUSD: 12_000, Quality: 0.9, Basis: "LiveBench: large, 2026-11-01", Value: 0.71},
+			{Provider: "house", Model: "small", ExpectedMicroUSD: 3_000, Assumed: true, Quality: 0.55, Basis: "no score is known", Value: 0.68},
+		},
+		PassedOver: []contract.PassedOver{{Provider: "house", Model: "tiny", Why: "its context window of 1,000 tokens is too small"}},
+	}
+	step := b.record(t, contract.Record{RunID: id, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}})
+	call := func(turn int, route *contract.RouteDecision) int64 {
+		held, err := b.ReserveCall(t.Context(), store.Reservation{Execution: step, Turn: turn, Provider: "house", Model: "large", Route: route, Scopes: []store.Scope{store.RunScope(id, contract.RunBudget{})}})
+		require.NoError(t, err)
+		require.NoError(t, b.CompleteCall(t.Context(), held.ID, contract.Usage{PromptTokens: 10, MicroUSD: 11_000}, time.Second, []byte(`"a long answer"`), nil))
+		return held.ID.Call
+	}
+	first, second := call(1, decision), call(2, nil)
+
+	doc, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=call-%d", id, first))
+	require.Contains(t, attributes(doc, "id"), "route")
+	for _, want := range []string{
+		"balanced", "house/large has the best balance of 3 models.", "The conversation " + hostile, "house/small", "0.680", "LiveBench: large, 2026-11-01", "assumed",
+		"house/tiny", "too small", "Expected to cost $0.0120, cost $0.0110.",
+	} {
+		require.Contains(t, text, want)
+	}
+	doc, _ = b.page(t, fmt.Sprintf("/runs/%d/timeline?span=call-%d", id, second))
+	require.NotContains(t, attributes(doc, "id"), "route", "nothing was recorded")
+
+	c, _ := clientOf(t, b.handler, quietly)
+	calls, err := c.ModelCalls(t.Context(), id, 0, 10)
+	require.NoError(t, err)
+	require.Len(t, calls, 2)
+	require.Equal(t, decision, calls[0].Route)
+	require.Nil(t, calls[1].Route)
+	require.Equal(t, []any{first, "large", 1, contract.AgentBuilder, 1, int64(11_000)}, []any{calls[0].ID, calls[0].Model, calls[0].Attempt, calls[0].Agent, calls[0].Usage.Calls, calls[0].Usage.MicroUSD})
+	raw := b.get(t, fmt.Sprintf("/api/runs/%d/calls?limit=1", id)).Body.String()
+	require.Contains(t, raw, `"reasons"`)
+	require.NotContains(t, raw, "a long answer")
+	rest, err := c.ModelCalls(t.Context(), id, first, 10)
+	require.NoError(t, err)
+	require.Equal(t, calls[1:], rest)
+	_, err = c.ModelCalls(t.Context(), 999999, 0, 10)
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
 func TestACostWithoutAKnownPriceIsShownAsEstimated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

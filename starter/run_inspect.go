@@ -113,22 +113,140 @@ func (a *app) withRun(ctx context.Context, arg string, needs backend.Needs, f fu
 	})
 }
 
+// inspected is a run as run inspect prints it.
+type inspected struct {
+	views.RunDetails
+	ModelCalls []views.ModelCall `json:"model_calls"`
+}
+
 func newRunInspect(a *app) *cobra.Command {
-	return &cobra.Command{
+	var verbose bool
+	cmd := &cobra.Command{
 		Use: "inspect RUN", Short: "Show all details of a run", Args: oneRun,
 		Example: `  rgpt run inspect 42
+  rgpt run inspect 42 --verbose
   rgpt run inspect 42 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withRun(cmd.Context(), args[0], 0, func(h backend.Backend, d views.RunDetails) error {
+				calls, err := modelCalls(cmd.Context(), h, d.ID)
+				if err != nil {
+					return err
+				}
 				if a.json {
-					a.printJSON(d)
+					a.printJSON(inspected{d, store.NotNil(calls)})
 					return nil
 				}
 				a.printDetails(d)
+				a.printRoutes(d.ID, calls, verbose)
 				return a.printEnd(cmd.Context(), h, d.Run)
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "list each model call, with all reasons for its model and the models that were not chosen")
+	return cmd
+}
+
+// modelCallPage is the number of model calls that are read at a time.
+const modelCallPage = 1000
+
+// modelCalls returns all model calls of a run.
+func modelCalls(ctx context.Context, h backend.Backend, run int64) (all []views.ModelCall, err error) {
+	var after int64
+	for {
+		page, err := h.ModelCalls(ctx, run, after, modelCallPage)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < modelCallPage {
+			return all, nil
+		}
+		after = page[len(page)-1].ID
+	}
+}
+
+// routes are the model calls of an agent that used the same model by the same strategy.
+type routes struct {
+	agent           contract.Agent
+	model, strategy string
+	calls           int
+	why             string // of the first call
+}
+
+// printRoutes prints which models made the calls of a run, and why: for each agent, or for each call.
+func (a *app) printRoutes(run int64, calls []views.ModelCall, each bool) {
+	if len(calls) == 0 {
+		return
+	}
+	if each {
+		for _, c := range calls {
+			a.printRoute(c)
+		}
+		return
+	}
+	var rows []*routes
+	for _, c := range calls {
+		strategy, why := whyModel(c)
+		name := c.Provider + "/" + c.Model
+		i := slices.IndexFunc(rows, func(r *routes) bool { return r.agent == c.Agent && r.model == name && r.strategy == strategy })
+		if i < 0 {
+			rows = append(rows, &routes{agent: c.Agent, model: name, strategy: strategy, why: why[0]})
+			i = len(rows) - 1
+		}
+		rows[i].calls++
+	}
+	fmt.Fprintln(a.out)
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "AGENT\tMODEL\tCALLS\tSTRATEGY\tWHY THIS MODEL")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", r.agent, terminal.Clean(r.model), r.calls, r.strategy, terminal.OneLine(r.why))
+	}
+	_ = w.Flush()
+	fmt.Fprintf(a.out, "Reasons of each call: rgpt run inspect %d --verbose\n", run)
+}
+
+// whyModel returns the strategy that chose the model of a call, and at least one reason.
+func whyModel(c views.ModelCall) (strategy string, why []string) {
+	if c.Route == nil || len(c.Route.Reasons) == 0 {
+		return "unknown", []string{"the reasons were not recorded"}
+	}
+	return string(c.Route.Strategy), c.Route.Reasons
+}
+
+// printRoute prints a model call with all reasons for its model.
+func (a *app) printRoute(c views.ModelCall) {
+	where := fmt.Sprintf("%s, attempt %d, turn %d", strings.TrimSpace(string(c.Agent)+" "+terminal.Clean(c.Step)), c.Attempt, c.Turn)
+	strategy, why := whyModel(c)
+	cost := "cost $" + report.Cost(c.Usage)
+	if c.Route != nil && c.Route.ExpectedMicroUSD > 0 {
+		cost += ", expected $" + report.Dollars(c.Route.ExpectedMicroUSD)
+	}
+	fmt.Fprintf(a.out, "\n%s: %s/%s by strategy %s (%s, %s)\n", where, terminal.Clean(c.Provider), terminal.Clean(c.Model), strategy, c.Status, cost)
+	for _, reason := range why {
+		fmt.Fprintf(a.out, "  because %s\n", terminal.OneLine(reason))
+	}
+	if c.Route == nil {
+		return
+	}
+	for i, m := range c.Route.Considered {
+		fmt.Fprintf(a.out, "  %d. %s/%s: %s\n", i+1, terminal.Clean(m.Provider), terminal.Clean(m.Model), terminal.OneLine(candidateText(m)))
+	}
+	for _, m := range c.Route.PassedOver {
+		fmt.Fprintf(a.out, "  not %s/%s: %s\n", terminal.Clean(m.Provider), terminal.Clean(m.Model), terminal.OneLine(m.Why))
+	}
+}
+
+// candidateText describes a model that a decision compared.
+func candidateText(m contract.RouteCandidate) string {
+	text := "expected cost $" + report.Dollars(m.ExpectedMicroUSD)
+	if m.Assumed {
+		text += " (price unknown)"
+	}
+	text += fmt.Sprintf(", quality %.2f (%s)", m.Quality, m.Basis)
+	if m.Value > 0 {
+		text += fmt.Sprintf(", value %.3f", m.Value)
+	}
+	return text
 }
 
 func (a *app) printDetails(d views.RunDetails) {

@@ -210,6 +210,45 @@ func TestCommandsThatReadPrintWhatTheyPrinted(t *testing.T) {
 	require.Contains(t, p.ok(t, "run", "list", "--status", "done").out, "No runs.")
 }
 
+func TestAnInspectedRunSaysWhyItsModelsWereChosen(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	id := p.fill(t, "divide")
+	require.NotContains(t, p.ok(t, "run", "inspect", fmt.Sprint(id)).out, "WHY THIS MODEL", "it has no calls")
+	executions, err := p.Executions(t.Context(), id)
+	require.NoError(t, err)
+	call := func(e store.Execution, turn int, model string, why *contract.RouteDecision) {
+		t.Helper()
+		held, err := p.ReserveCall(t.Context(), store.Reservation{
+			Execution: contract.ExecutionRef{ID: e.ID, RunID: id, Phase: e.Phase, Step: e.Step, Agent: e.Agent, Attempt: e.Attempt},
+			Turn:      turn, Provider: "house", Model: model, Route: why, Scopes: []store.Scope{store.RunScope(id, contract.RunBudget{})},
+		})
+		require.NoError(t, err)
+		require.NoError(t, p.CompleteCall(t.Context(), held.ID, contract.Usage{PromptTokens: 1000, CompletionTokens: 100, MicroUSD: 8_100}, time.Second, []byte(`{}`), nil))
+	}
+	cheapest := &contract.RouteDecision{
+		Strategy: contract.RouteCheapest, ExpectedMicroUSD: 9_000, Reasons: []string{"house/small is the cheapest of 2 models: about $0.009; next: house/large, about $0.15"},
+		Considered: []contract.RouteCandidate{
+			{Provider: "house", Model: "small", ExpectedMicroUSD: 9_000, Quality: 0.55, Basis: "LiveBench: small, 2026-11-01"},
+			{Provider: "house", Model: "large", ExpectedMicroUSD: 150_000, Assumed: true, Quality: 0.55, Basis: "no score is known"},
+		},
+		PassedOver: []contract.PassedOver{{Provider: "house", Model: "local", Why: "it cannot call tools\x1b[31m"}},
+	}
+	call(executions[0], 1, "large", nil)
+	call(executions[1], 1, "small", cheapest)
+	call(executions[1], 2, "small", &contract.RouteDecision{Strategy: contract.RouteCheapest, ExpectedMicroUSD: 2_000, Reasons: []string{"the conversation stays with house/small, which has its prompt in the cache"}})
+	golden(t, "inspect_calls.txt", p.ok(t, "run", "inspect", fmt.Sprint(id)).out)
+	golden(t, "inspect_verbose.txt", p.ok(t, "run", "inspect", fmt.Sprint(id), "--verbose").out)
+	var whole struct {
+		ID    int64             `json:"runId"`
+		Calls []views.ModelCall `json:"model_calls"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(p.ok(t, "run", "inspect", fmt.Sprint(id), "--json").out), &whole))
+	require.Equal(t, id, whole.ID)
+	require.Len(t, whole.Calls, 3)
+	require.Equal(t, cheapest, whole.Calls[1].Route)
+}
+
 func TestCommandsThatNeedNoTemporalDoNotAskForIt(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)

@@ -90,6 +90,14 @@ func (c *Client) Events(ctx context.Context, id, after int64, limit int) ([]cont
 	return list.Events, err
 }
 
+// ModelCalls returns at most limit model calls of a run after an id.
+func (c *Client) ModelCalls(ctx context.Context, id, after int64, limit int) ([]views.ModelCall, error) {
+	r := read(runPath(id, "calls")...)
+	r.query = parameters("after", strconv.FormatInt(after, 10), "limit", strconv.Itoa(min(limit, maxPage)))
+	list, err := ask[apitypes.ModelCallList](ctx, c, r)
+	return list.Calls, err
+}
+
 // Conversations returns the conversations of a run's agents.
 func (c *Client) Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]control.Conversation, error) {
 	r := read(runPath(id, "logs")...)

@@ -75,6 +75,11 @@ type EventList struct {
 	Events []contract.Event `json:"events"`
 }
 
+// ModelCallList is a page of a run's model calls.
+type ModelCallList struct {
+	Calls []views.ModelCall `json:"calls"`
+}
+
 // Logs are the conversations of a run's agents.
 type Logs struct {
 	Conversations []control.Conversation `json:"conversations"`

@@ -32,6 +32,7 @@ type Backend interface {
 	Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error)
 	Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error
 	FollowTexts(ctx context.Context, id int64, fn func(store.LiveText) error) error
+	ModelCalls(ctx context.Context, id, after int64, limit int) ([]views.ModelCall, error)
 	Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]control.Conversation, error)
 	File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error)
 	Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error)

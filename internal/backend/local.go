@@ -110,6 +110,11 @@ func (l Local) Events(ctx context.Context, id, after int64, limit int) ([]contra
 	return l.Store.Events(ctx, id, after, limit)
 }
 
+// ModelCalls returns model calls of a run after an id.
+func (l Local) ModelCalls(ctx context.Context, id, after int64, limit int) ([]views.ModelCall, error) {
+	return l.Views.ModelCalls(ctx, id, after, limit)
+}
+
 // Follow calls fn with each event of a run after a sequence number.
 func (l Local) Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error {
 	return l.Feed.Follow(ctx, id, after, fn)

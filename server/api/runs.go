@@ -38,6 +38,7 @@ func (s *Server) runOperations(api huma.API) {
 		return answered(s.Views.RunDetails(ctx, in.ID))
 	})
 	handle(s, api, get("/api/runs/{id}/events", "list-events", "List a run's events, in order and without gaps"), s.listEvents)
+	handle(s, api, get("/api/runs/{id}/calls", "list-calls", "List a run's model calls, with the reasons for their models"), s.listCalls)
 	handle(s, api, get("/api/runs/{id}/logs", "get-logs", "List agent conversations, by execution and turn"), s.getLogs)
 	handle(s, api, get("/api/runs/{id}/findings", "list-findings", "List verification findings"), func(ctx context.Context, in *OfRun) (*body[findings], error) {
 		if _, err := s.Store.Run(ctx, in.ID); err != nil {
@@ -196,6 +197,21 @@ func (s *Server) listEvents(ctx context.Context, in *eventPage) (*body[apitypes.
 	}
 	events, err := s.Store.Events(ctx, in.ID, in.After, in.Limit)
 	return answered(apitypes.EventList{Events: store.NotNil(events)}, err)
+}
+
+// callPage is a request for a page of a run's model calls.
+type callPage struct {
+	OfRun
+	After int64 `query:"after" minimum:"0" doc:"return calls after this id; 0: from the first"`
+	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+}
+
+func (s *Server) listCalls(ctx context.Context, in *callPage) (*body[apitypes.ModelCallList], error) {
+	if _, err := s.Store.Run(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	calls, err := s.Views.ModelCalls(ctx, in.ID, in.After, in.Limit)
+	return answered(apitypes.ModelCallList{Calls: store.NotNil(calls)}, err)
 }
 
 // logQuery selects conversations.

@@ -111,11 +111,9 @@ func (s *Server) callSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 	if c.ReservedMicros > 0 || c.ReservedTokens > 0 {
 		d.Facts = append(d.Facts, ui.Fact{Name: "reserved", Value: fmt.Sprintf("%s tokens, %s", ui.Count(c.ReservedTokens), ui.Dollars(c.ReservedMicros))})
 	}
-	routed, err := routeFacts(c.Route)
-	if err != nil {
+	if d.Route, err = routeOf(c); err != nil {
 		return nil, fmt.Errorf("read why model call %d used its model: %w", id, err)
 	}
-	d.Facts = append(d.Facts, routed...)
 	if c.Tries > 1 {
 		d.Facts = append(d.Facts, ui.Fact{Name: "tries", Value: strconv.Itoa(c.Tries)})
 	}
@@ -131,23 +129,16 @@ func (s *Server) callSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 	return d, nil
 }
 
-// maxPassedOver is the number of models that are shown as passed over.
-const maxPassedOver = 10
-
-// routeFacts says why a call used its model.
-func routeFacts(route json.RawMessage) ([]ui.Fact, error) {
+// routeOf says why a call used its model; nil if that was not recorded.
+func routeOf(c store.ModelCall) (*ui.CallRoute, error) {
 	var d *contract.RouteDecision
-	if len(route) == 0 {
-		return nil, nil
+	if len(c.Route) == 0 {
+		return nil, nil //nolint:nilnil // unknown
 	}
-	if err := json.Unmarshal(route, &d); err != nil || d == nil {
+	if err := json.Unmarshal(c.Route, &d); err != nil || d == nil || len(d.Reasons) == 0 {
 		return nil, err
 	}
-	facts := []ui.Fact{{Name: "chosen", Value: string(d.Strategy) + ": " + ui.Cut(strings.Join(d.Reasons, "; "), 600)}}
-	for _, p := range d.PassedOver[:min(len(d.PassedOver), maxPassedOver)] {
-		facts = append(facts, ui.Fact{Name: "not", Value: ui.Cut(p.Provider+"/"+p.Model+": "+p.Why, 300)})
-	}
-	return facts, nil
+	return &ui.CallRoute{RouteDecision: *d, Model: c.Provider + "/" + c.Model, MicroUSD: c.Usage.MicroUSD}, nil
 }
 
 // messageSections shows a message: its text, and its tool calls.

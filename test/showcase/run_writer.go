@@ -229,7 +229,7 @@ func (t *runWriter) thinks(e contract.ExecutionRef, choice contract.ModelChoice,
 	usage.MicroUSD = t.f.cost(choice, usage)
 	t.do(func() error {
 		reserved, err := t.f.store.ReserveCall(t.ctx, store.Reservation{
-			Execution: e, Turn: n, Provider: choice.Provider, Model: choice.Model, PromptVersion: version,
+			Execution: e, Turn: n, Provider: choice.Provider, Model: choice.Model, PromptVersion: version, Route: t.f.decided(e, choice, n, w.in),
 			Prompt: w.in, Output: w.out + 500, Cost: func(int64) int64 { return usage.MicroUSD + 100 },
 			Scopes: []store.Scope{store.RunScope(t.run.ID, contract.RunBudget{}), store.DayScope(at, 0, 0)},
 		})

@@ -78,6 +78,7 @@ func Config() *config.Config {
 	cfg.Models.Catalogue = []config.CatalogueEntry{{ // no longer offered, but expensive
 		Provider: "anthropic", Model: "claude-opus-4-1", ContextWindow: 200_000, MaxOutput: 32_000, PriceIn: 15_000_000, PriceOut: 75_000_000, Capabilities: []string{"tools"},
 	}}
+	cfg.Models.Catalogue = withScores(cfg.Models.Catalogue)
 	return cfg
 }
 
