@@ -116,6 +116,9 @@ const (
 	EffortHigh   Effort = "high"
 )
 
+// Efforts returns all amounts of reasoning, the smallest first.
+func Efforts() []Effort { return []Effort{EffortLow, EffortMedium, EffortHigh} }
+
 // More returns the next larger amount of reasoning, and whether there is one. Without a setting,
 // providers reason a medium amount.
 func (e Effort) More() (Effort, bool) {

@@ -33,7 +33,9 @@ import (
 func (b *fixture) spawnRow(tb testing.TB, objective string) store.Pipeline {
 	tb.Helper()
 	p, _, err := b.SpawnPipeline(tb.Context(), store.NewPipelineRow{
-		Objective: objective, Task: contract.DeliberationTask{TaskID: "t-1"}, Settings: contract.DeliberationSettings{Mode: contract.ModeLocal, Recoveries: 2},
+		Objective: objective, Task: contract.DeliberationTask{TaskID: "t-1"}, Settings: contract.DeliberationSettings{
+			Mode: contract.ModeLocal, Recoveries: 2, Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p", Model: "m"}},
+		},
 	})
 	require.NoError(tb, err)
 	return p
@@ -230,6 +232,9 @@ func TestCommandsReachThePipelineAndCountOnceForAKey(t *testing.T) {
 	}{
 		{"/api/pipeline/continue", of(`, "timeout": 30, "by": "ann"`), "continue", contract.PipelineCommand{By: "ann", Timeout: 30 * time.Second}},
 		{"/api/pipeline/continue", of(`, "mode": "local"`), "continue", contract.PipelineCommand{By: "api"}},
+		{"/api/pipeline/continue", of(`, "effort": "high", "by": "ann"`), "continue", contract.PipelineCommand{
+			By: "ann", Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p", Model: "m", Effort: contract.EffortHigh}},
+		}},
 		{fmt.Sprintf("/api/pipeline/%d/stop", p.ID), `{"reason": "enough"}`, "stop", contract.PipelineCommand{By: "api", Reason: "enough"}},
 		{fmt.Sprintf("/api/pipeline/%d/stop", p.ID), ``, "stop", contract.PipelineCommand{By: "api"}},
 		{"/api/pipeline/models", of(`, "agent": "gamma", "model": "scripted/other", "by": "ann"`), "switch_model", contract.PipelineCommand{

@@ -264,7 +264,7 @@ func TestACommandThatIsStillCarriedOutIsWaitedFor(t *testing.T) {
 			_, _ = io.WriteString(w, `{"runId": 7, "phase": "tester", "workflow_run_id": "x", "begun": true}`)
 		}
 	}), quietly)
-	got, err := c.Replay(t.Context(), rerun.Request{RunID: id, Phase: contract.PhaseTester}, "", nil)
+	got, err := c.Replay(t.Context(), rerun.Request{RunID: id, Phase: contract.PhaseTester}, control.ModelOverride{})
 	require.NoError(t, err)
 	require.True(t, got.Started)
 	require.EqualValues(t, apiclient.MaxAttempts+2, asked.Load())

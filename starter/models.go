@@ -424,7 +424,7 @@ func (a *app) resetModels(ctx context.Context, runs *backend.Local) error {
 type modelFlags struct {
 	model       string
 	temperature float64
-	effort      string
+	effort      contract.Effort
 	cmd         *cobra.Command
 }
 
@@ -435,9 +435,20 @@ func (m *modelFlags) add(cmd *cobra.Command, model, temperature string) {
 	cmd.Flags().Float64Var(&m.temperature, "temperature", 0, temperature)
 }
 
-// addEffort adds the flag that selects the amount of reasoning.
-func (m *modelFlags) addEffort(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.effort, "effort", "", "amount of reasoning: low, medium or high (default: the provider's)")
+// addEffort adds the flag that selects the amount of reasoning; otherwise is its default.
+func (m *modelFlags) addEffort(cmd *cobra.Command, otherwise string) {
+	effortFlag(cmd, &m.effort, otherwise)
+}
+
+// effortFlag adds the flag --effort to a command; otherwise is its default.
+func effortFlag(cmd *cobra.Command, effort *contract.Effort, otherwise string) {
+	cmd.Flags().StringVar((*string)(effort), "effort", "", "amount of reasoning: low, medium or high (default: "+otherwise+")")
+	complete(cmd, "effort", contract.Efforts())
+}
+
+// override returns what the flags change.
+func (m *modelFlags) override() control.ModelOverride {
+	return control.ModelOverride{Model: m.model, Temperature: m.temperatureFlag(), Effort: m.effort}
 }
 
 // temperatureFlag returns the value of --temperature, nil if the flag was not set.
@@ -450,7 +461,7 @@ func (m *modelFlags) temperatureFlag() *float64 {
 
 // check rejects a malformed model name, and values that no model accepts.
 func (m *modelFlags) check() error {
-	if err := control.CheckSampling(m.temperatureFlag(), contract.Effort(m.effort)); err != nil || m.model == "" {
+	if err := control.CheckSampling(m.temperatureFlag(), m.effort); err != nil || m.model == "" {
 		return err
 	}
 	return control.CheckModel(m.model)
@@ -474,14 +485,14 @@ switch one: rgpt run switch-model.`,
 			if err := model.check(); err != nil {
 				return err
 			}
-			n := control.NewModelChoice{Model: model.model, Temperature: model.temperatureFlag(), Effort: contract.Effort(model.effort), By: caller()}
+			n := control.NewModelChoice{Model: model.model, Temperature: model.temperatureFlag(), Effort: model.effort, By: caller()}
 			return a.chooseModel(cmd.Context(), func(h backend.Backend) (control.AgentModel, error) {
 				return h.SetAgentModel(cmd.Context(), contract.Agent(args[0]), n)
 			})
 		},
 	}
 	model.add(cmd, "model to use, as provider/model", "sampling temperature")
-	model.addEffort(cmd)
+	model.addEffort(cmd, "the provider's")
 	return cmd
 }
 

@@ -92,6 +92,7 @@ func newPipelineSpawn(a *app) *cobra.Command {
 	f.StringVar(&s.Project, "project", "", "project whose webhooks receive the pipeline's events (default: \"pipeline\")")
 	f.StringVar(&mode, "mode", "", "openrouter (the configured models) or local (the scripted model)")
 	f.StringVar(&s.Model, "model", "", "model for all agents, as provider/model")
+	effortFlag(cmd, &s.Effort, "as configured")
 	f.StringVar(&s.Key, "idempotency-key", "", "requests with the same key create only one pipeline")
 	f.IntVar(&s.Timeout, "timeout", 0, "time limit for the exchange, in seconds (deliberation.timeout)")
 	f.BoolVar(&s.auto, "auto-continue", false, "continue automatically after the checkpoint report")
@@ -214,6 +215,7 @@ func newPipelineContinue(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&mode, "mode", "", "openrouter or local (default: unchanged)")
 	f.StringVar(&n.Model, "model", "", "model for all agents, as provider/model; effective immediately")
+	effortFlag(cmd, &n.Effort, "unchanged")
 	f.IntVar(&n.Timeout, "timeout", 0, "time limit for the exchange, in seconds")
 	f.BoolVar(&wait, "wait", false, "follow the pipeline and its recoveries until they end")
 	complete(cmd, "mode", contract.PipelineModes())
@@ -252,12 +254,12 @@ func newPipelineSwitchModel(a *app) *cobra.Command {
 			}
 			c.By = caller()
 			return a.pipelineCommand(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.PipelineAck, error) {
-				return h.SwitchPipelineModel(cmd.Context(), id, contract.Member(strings.ToUpper(agent)), model.model, model.temperatureFlag(), contract.Effort(model.effort), c)
+				return h.SwitchPipelineModel(cmd.Context(), id, contract.Member(strings.ToUpper(agent)), model.model, model.temperatureFlag(), model.effort, c)
 			}, false)
 		},
 	}
 	model.add(cmd, "model to use, as provider/model", "sampling temperature")
-	model.addEffort(cmd)
+	model.addEffort(cmd, "the provider's")
 	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: alpha, beta or gamma")
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	complete(cmd, "agent", contract.Members())

@@ -60,6 +60,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.StringVar(&c.env, "env", control.EnvironmentAuto, "auto: set up as configured; none: no environment and no baseline; FILE: a YAML file with an environment section, as printed by rgpt env show --yaml")
 	f.StringVar(&c.Project, "project", "", "project name (default: the repository's name)")
 	f.StringVar(&c.Model, "model", "", "model for all agents, as provider/model")
+	effortFlag(cmd, &c.Effort, "as configured")
 	f.StringVar(&c.Key, "idempotency-key", "", "requests with the same key create only one run")
 	f.BoolVar(&c.PlanOnly, "plan-only", false, "stop after planning")
 	f.StringVar(&c.PlanBy, "plan-by", "", "planner, deliberation (ALPHA and BETA), or auto, which uses deliberation if the planner rates the goal as complex (deliberation.plan_by)")

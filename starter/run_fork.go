@@ -43,7 +43,7 @@ None of this is paid for again, and the original run is not changed.`,
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				o.RunID = run.ID
-				created, err := h.Fork(cmd.Context(), o, model.model, model.temperatureFlag())
+				created, err := h.Fork(cmd.Context(), o, model.override())
 				if err != nil {
 					return err
 				}
@@ -56,6 +56,7 @@ None of this is paid for again, and the original run is not changed.`,
 	f.IntVar(&o.Turn, "turn", -1, "keep the step's conversation and workspace up to this turn (default: the step starts over)")
 	f.Lookup("turn").DefValue = "0" // so that the help does not show -1
 	model.add(cmd, "model for the builder, as provider/model", "sampling temperature")
+	model.addEffort(cmd, "unchanged, or the provider's with --model")
 	f.StringVar(&o.Instructions, "instructions", "", "additional instructions for the model")
 	f.StringVar(&planFile, "plan", "", "file (YAML or JSON) with a different plan that contains the step")
 	f.StringVar(&o.Reason, "reason", "", "reason to record")

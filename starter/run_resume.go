@@ -68,7 +68,7 @@ func newRunReplay(a *app) *cobra.Command {
 repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 		Example: `  rgpt run replay 42 --phase tester
   rgpt run replay 42 --phase builder --step step-003
-  rgpt run replay 42 --phase planner --model openai/gpt-5 --temperature 0.2`,
+  rgpt run replay 42 --phase planner --model openai/gpt-5 --effort high`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Step != "" && phase == "" {
 				phase = string(contract.PhaseBuilder)
@@ -85,7 +85,7 @@ repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
 				o.RunID = run.ID
-				result, err := h.Replay(cmd.Context(), o, model.model, model.temperatureFlag())
+				result, err := h.Replay(cmd.Context(), o, model.override())
 				if err != nil {
 					return err
 				}
@@ -96,6 +96,7 @@ repeated; earlier executions and artifacts are kept, numbered by attempt.`,
 	cmd.Flags().StringVar(&phase, "phase", "", "planner, builder, tester or releaser")
 	cmd.Flags().StringVar(&o.Step, "step", "", "for the builder: repeat only this step and the steps that depend on it")
 	model.add(cmd, "model for the phase, as provider/model", "sampling temperature for the phase")
+	model.addEffort(cmd, "unchanged, or the provider's with --model")
 	cmd.Flags().StringVar(&o.Reason, "reason", "", "reason to record")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run until it ends")
 	return cmd

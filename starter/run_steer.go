@@ -150,12 +150,12 @@ func newRunSwitchModel(a *app) *cobra.Command {
 			}
 			c := contract.Command{Agent: contract.Agent(agent), By: caller()}
 			return a.command(cmd.Context(), args[0], func(h backend.Backend, id int64) (contract.Ack, error) {
-				return h.SwitchModel(cmd.Context(), id, model.model, model.temperatureFlag(), contract.Effort(model.effort), c)
+				return h.SwitchModel(cmd.Context(), id, model.model, model.temperatureFlag(), model.effort, c)
 			})
 		},
 	}
 	model.add(cmd, "model to use, as provider/model", "sampling temperature")
-	model.addEffort(cmd)
+	model.addEffort(cmd, "the provider's")
 	cmd.Flags().StringVar(&agent, "agent", "", "only for this agent: planner, builder, repair, …, or alpha, beta or gamma while they are deliberating on the plan")
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 // not lead to a second run.
 func (c *Client) Create(ctx context.Context, n control.Creation) (control.Created, error) {
 	r := command(apitypes.CreateRequest{
-		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
+		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Effort: n.Effort, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
 		PrepareOnly: n.PrepareOnly, Environment: n.Environment,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
 	}, "api", "runs")
@@ -44,9 +44,9 @@ func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Creat
 
 // Fork creates and starts a new run that continues from a step of an existing run, optionally with
 // another model.
-func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, model string, temperature *float64) (control.Created, error) {
+func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelOverride) (control.Created, error) {
 	body := apitypes.ForkRequest{
-		ModelOverride: apitypes.ModelOverride{Model: model, Temperature: temperature},
+		ModelOverride: m,
 		Step:          o.Step, Instructions: o.Instructions, Plan: o.Plan, Reason: o.Reason,
 	}
 	if o.Turn >= 0 {
@@ -56,9 +56,9 @@ func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, model string, te
 }
 
 // Replay repeats a finished run, starting from the given phase, optionally with another model.
-func (c *Client) Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error) {
+func (c *Client) Replay(ctx context.Context, o rerun.Request, m control.ModelOverride) (rerun.Result, error) {
 	return ask[rerun.Result](ctx, c, command(apitypes.ReplayRequest{
-		Attribution: apitypes.Attribution{By: o.By, Reason: o.Reason}, ModelOverride: apitypes.ModelOverride{Model: model, Temperature: temperature}, Phase: o.Phase, Step: o.Step,
+		Attribution: apitypes.Attribution{By: o.By, Reason: o.Reason}, ModelOverride: m, Phase: o.Phase, Step: o.Step,
 	}, runPath(o.RunID, "replay")...))
 }
 

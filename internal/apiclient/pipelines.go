@@ -21,7 +21,7 @@ func pipelinePath(id int64, rest ...string) []string {
 // does not lead to a second pipeline.
 func (c *Client) Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error) {
 	r := command(apitypes.SpawnRequest{
-		Objective: s.Objective, AutoContinue: s.AutoContinue, Task: s.Task, Mode: s.Mode, Model: s.Model, Timeout: s.Timeout, ForceGamma: s.ForceGamma, Project: s.Project,
+		Objective: s.Objective, AutoContinue: s.AutoContinue, Task: s.Task, Mode: s.Mode, Model: s.Model, Effort: s.Effort, Timeout: s.Timeout, ForceGamma: s.ForceGamma, Project: s.Project,
 	}, "api", "spawn")
 	var known bool
 	r.key, r.known = cmp.Or(s.Key, r.key), &known
@@ -82,7 +82,7 @@ func (c *Client) PipelineLogs(ctx context.Context, id, after int64, limit int) (
 // ContinuePipeline lets a pipeline continue after its report.
 func (c *Client) ContinuePipeline(ctx context.Context, id int64, n control.Continuation) (contract.PipelineAck, error) {
 	return ask[contract.PipelineAck](ctx, c, command(apitypes.ContinueRequest{
-		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: n.By}, Mode: n.Mode, Model: n.Model, Timeout: n.Timeout,
+		OfPipeline: apitypes.OfPipeline{PipelineID: id, By: n.By}, Mode: n.Mode, Model: n.Model, Effort: n.Effort, Timeout: n.Timeout,
 	}, "api", "pipeline", "continue"))
 }
 

@@ -103,6 +103,7 @@ type CreateRequest struct {
 	Description    string            `json:"description,omitempty" doc:"additional details about the goal"`
 	Project        string            `json:"project,omitempty" doc:"default: the repository's name"`
 	Model          string            `json:"model,omitempty" doc:"model for all agents, as provider/model"`
+	Effort         contract.Effort   `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
 	Plan           *contract.Plan    `json:"plan,omitempty" doc:"plan to use instead of asking the planner"`
 	PlanOnly       bool              `json:"plan_only,omitempty" doc:"stop after the plan"`
 	PrepareOnly    bool              `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline, without calling a model or asking a person"`
@@ -158,23 +159,17 @@ type HealRequest struct {
 	Action contract.HealAction `json:"action,omitempty" doc:"heal action for a run that needs help (a failed run rejects it); default: the next action for the failure's class"`
 }
 
-// ModelOverride names a model.
-type ModelOverride struct {
-	Model       string   `json:"model,omitempty" doc:"model, as provider/model"`
-	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"sampling temperature"`
-}
-
 // ReplayRequest selects the phase or step from which a run is repeated.
 type ReplayRequest struct {
 	Attribution
-	ModelOverride
+	control.ModelOverride
 	Phase contract.Phase `json:"phase,omitempty" enum:"planner,builder,tester,releaser" doc:"phase to replay from; required unless a step is given, in which case it must be builder or omitted"`
 	Step  string         `json:"step,omitempty" doc:"for the builder: repeat only this step and the steps that depend on it"`
 }
 
 // ForkRequest selects the step and turn from which a new run continues.
 type ForkRequest struct {
-	ModelOverride
+	control.ModelOverride
 	Step         string         `json:"step,omitempty" doc:"step to continue from; default: the first step of the plan"`
 	Turn         *int           `json:"turn,omitempty" minimum:"0" doc:"retain the step's conversation up to this turn; default: the step starts over"`
 	Instructions string         `json:"instructions,omitempty" doc:"additional instructions for the model"`

@@ -13,6 +13,7 @@ type SpawnRequest struct {
 	Task         *control.Task         `json:"task,omitempty" doc:"additional details about the objective"`
 	Mode         contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"openrouter: the configured models; local: the scripted model; default: as configured"`
 	Model        string                `json:"model,omitempty" doc:"model for all agents, as provider/model"`
+	Effort       contract.Effort       `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
 	Timeout      int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit for the exchange, in seconds; default: the task's limit, or as configured"`
 	ForceGamma   bool                  `json:"force_gamma,omitempty" doc:"have GAMMA join from the start"`
 	Project      string                `json:"project,omitempty" doc:"project to list the pipeline under; default: pipeline"`
@@ -38,6 +39,7 @@ type ContinueRequest struct {
 	OfPipeline
 	Mode    contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"default: the mode used at the start"`
 	Model   string                `json:"model,omitempty" doc:"model for all agents, as provider/model; effective immediately; default: the model used at the start"`
+	Effort  contract.Effort       `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: unchanged"`
 	Timeout int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit for the exchange, in seconds; default: unchanged"`
 }
 

@@ -49,8 +49,8 @@ type Backend interface {
 	Links(ctx context.Context, id int64) (dashboard, temporal string, err error)
 
 	Create(ctx context.Context, c control.Creation) (control.Created, error)
-	Fork(ctx context.Context, o rerun.ForkRequest, model string, temperature *float64) (control.Created, error)
-	Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error)
+	Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelOverride) (control.Created, error)
+	Replay(ctx context.Context, o rerun.Request, m control.ModelOverride) (rerun.Result, error)
 	Resume(ctx context.Context, id int64, c contract.Command) (control.Resumption, error)
 	Heal(ctx context.Context, id int64, c contract.Command) (control.Resumption, error)
 	Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error)

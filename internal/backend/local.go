@@ -170,24 +170,24 @@ func (l Local) Links(ctx context.Context, id int64) (dashboard, temporal string,
 }
 
 // Fork starts a new run from a step of an old one.
-func (l Local) Fork(ctx context.Context, o rerun.ForkRequest, model string, temperature *float64) (control.Created, error) {
+func (l Local) Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelOverride) (control.Created, error) {
 	run, err := l.Store.Run(ctx, o.RunID)
 	if err != nil {
 		return control.Created{}, err
 	}
-	if o.Model, err = l.ModelFor(run, contract.AgentBuilder, model, temperature); err != nil {
+	if o.Model, err = l.ModelFor(ctx, run, contract.AgentBuilder, m); err != nil {
 		return control.Created{}, err
 	}
 	return l.Runs.Fork(ctx, o)
 }
 
 // Replay repeats a run from the given phase on.
-func (l Local) Replay(ctx context.Context, o rerun.Request, model string, temperature *float64) (rerun.Result, error) {
+func (l Local) Replay(ctx context.Context, o rerun.Request, m control.ModelOverride) (rerun.Result, error) {
 	run, err := l.Store.Run(ctx, o.RunID)
 	if err != nil {
 		return rerun.Result{}, err
 	}
-	if o.Model, err = l.ModelFor(run, contract.AgentOf(o.Phase), model, temperature); err != nil {
+	if o.Model, err = l.ModelFor(ctx, run, contract.AgentOf(o.Phase), m); err != nil {
 		return rerun.Result{}, err
 	}
 	return l.Runs.Replay(ctx, o)

@@ -187,10 +187,40 @@ func (r *Runs) checkChoice(ctx context.Context, agent contract.Agent, n NewModel
 		return choice, wrong("the %s works with tools, which %s does not support; choose a model with the capability tools, or correct its entry in models.catalogue", agent, n.Model)
 	case choice.Temperature != nil && entry.Can(model.CapabilityFixedTemperature):
 		return choice, wrong("%s does not accept a temperature; omit it", n.Model)
-	case choice.Effort != "" && !entry.Can(model.CapabilityEffort):
-		return choice, wrong("the amount of reasoning of %s cannot be set; omit the effort, or add the capability effort to its entry in models.catalogue", n.Model)
 	}
-	return choice, nil
+	return choice, r.checkEffort(ctx, choice)
+}
+
+// checkEffort returns an error if a model has an effort, but the catalogue says that its amount of
+// reasoning cannot be set.
+func (r *Runs) checkEffort(ctx context.Context, choice contract.ModelChoice) error {
+	if choice.Effort == "" {
+		return nil
+	}
+	if entry, known := r.modelEntry(ctx, choice); !known || entry.Can(model.CapabilityEffort) {
+		return nil
+	}
+	return wrong("the amount of reasoning of %s/%s cannot be set; omit the effort, choose another model, or add the capability effort to its entry in models.catalogue", choice.Provider, choice.Model)
+}
+
+// setEffort sets the amount of reasoning of agents, unless one of their models does not allow it.
+// Agents that call no model are ignored.
+func (r *Runs) setEffort(ctx context.Context, models map[contract.Agent]contract.ModelChoice, effort contract.Effort) error {
+	if effort == "" {
+		return nil
+	}
+	for _, agent := range setup.ModelAgents() {
+		choice, ok := models[agent]
+		if !ok {
+			continue
+		}
+		choice.Effort = effort
+		if err := r.checkEffort(ctx, choice); err != nil {
+			return wrong("the effort %s cannot be used for the %s: %s", effort, agent, fault.Of(err).Message)
+		}
+		models[agent] = choice
+	}
+	return nil
 }
 
 // CheckSampling returns an error for a temperature or an effort that no model accepts.
@@ -198,8 +228,7 @@ func CheckSampling(temperature *float64, effort contract.Effort) error {
 	if temperature != nil && !(*temperature >= 0 && *temperature <= 2) {
 		return wrong("the temperature %g is invalid; must be from 0 to 2", *temperature)
 	}
-	switch effort {
-	case "", contract.EffortLow, contract.EffortMedium, contract.EffortHigh:
+	if effort == "" || slices.Contains(contract.Efforts(), effort) {
 		return nil
 	}
 	return wrong("the effort %q is invalid; must be low, medium or high", fault.Clip(string(effort), 40))

@@ -104,6 +104,68 @@ func TestARunIsNotCreatedWithAnotherModelThanTheChosenOne(t *testing.T) {
 	require.Equal(t, shown.Problems[0], one.Problem)
 }
 
+func TestTheEffortOfARequestAppliesToAllAgentsOrIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	repo := harness.Repo(t, filepath.Join(dir, "app"), map[string]string{"a": "b"})
+	runs, f := chooser(t, dir)
+	runs.Config.Models.Catalogue = []config.CatalogueEntry{
+		{Provider: "house", Model: "thinks", Capabilities: []string{"tools", "effort"}}, {Provider: "house", Model: "acts", Capabilities: []string{"tools"}},
+	}
+	runs.Config.Deliberation.PlanBy = "auto"
+	prepare := func(c Creation) (contract.Settings, error) {
+		c.Repo, c.Goal = repo, "x"
+		row, err := runs.prepare(t.Context(), c, runs.Config, &Created{})
+		return row.Settings, err
+	}
+	s, err := prepare(Creation{Model: "house/thinks", Effort: contract.EffortHigh})
+	require.NoError(t, err)
+	for _, m := range []contract.ModelChoice{s.Models[contract.AgentPlanner], s.Models[contract.AgentBuilder], s.Models[contract.AgentRepair], s.Deliberation.Models[contract.AgentGamma]} {
+		require.Equal(t, contract.EffortHigh, m.Effort)
+	}
+	runs.Config.Models.Default.Model = "thinks"
+	s, err = prepare(Creation{Effort: contract.EffortLow})
+	require.NoError(t, err)
+	require.Equal(t, contract.ModelChoice{Provider: "house", Model: "thinks", Effort: contract.EffortLow}, s.Models[contract.AgentBuilder])
+
+	runs.Config.Models.Phases = map[string]config.Choice{"builder": {Provider: "house", Model: "acts"}}
+	_, err = prepare(Creation{Effort: contract.EffortHigh})
+	require.ErrorContains(t, err, "cannot be used for the builder: the amount of reasoning of house/acts cannot be set")
+	require.Equal(t, contract.ClassHuman, fault.Of(err).Class)
+	require.ErrorContains(t, Creation{Repo: repo, Goal: "x", Effort: "much"}.Check(), "must be low, medium or high")
+
+	run := store.Run{Settings: contract.Settings{Models: map[contract.Agent]contract.ModelChoice{
+		contract.AgentBuilder: {Provider: "house", Model: "thinks", Effort: contract.EffortLow}, contract.AgentTester: {Provider: "house", Model: "thinks"},
+	}}}
+	again, err := runs.ModelFor(t.Context(), run, contract.AgentBuilder, ModelOverride{Effort: contract.EffortHigh})
+	require.NoError(t, err)
+	require.Equal(t, &contract.ModelChoice{Provider: "house", Model: "thinks", Effort: contract.EffortHigh}, again)
+	for what, c := range map[string]struct {
+		agent contract.Agent
+		o     ModelOverride
+	}{
+		"reasoning of house/acts cannot be set": {contract.AgentBuilder, ModelOverride{Model: "house/acts", Effort: contract.EffortHigh}},
+		"the tester calls no model":             {contract.AgentTester, ModelOverride{Effort: contract.EffortHigh}},
+		"must be low, medium or high":           {contract.AgentBuilder, ModelOverride{Effort: "much"}},
+	} {
+		_, err := runs.ModelFor(t.Context(), run, c.agent, c.o)
+		require.ErrorContains(t, err, what)
+	}
+	_, err = runs.SwitchModel(t.Context(), 1, "house/acts", nil, contract.EffortHigh, contract.Command{})
+	require.ErrorContains(t, err, "cannot be set")
+
+	runs.Config.Models.Phases = nil
+	spawned, err := runs.Pipelines().settings(t.Context(), Spawning{Mode: contract.ModeLocal, Model: "house/thinks", Effort: contract.EffortHigh})
+	require.NoError(t, err)
+	require.Equal(t, contract.EffortHigh, spawned.Models[contract.AgentAlpha].Effort)
+	_, err = runs.Pipelines().settings(t.Context(), Spawning{Mode: contract.ModeLocal, Model: "house/acts", Effort: contract.EffortHigh})
+	require.ErrorContains(t, err, "cannot be used for the alpha")
+	p, _, err := f.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: "x", Settings: spawned})
+	require.NoError(t, err)
+	_, err = runs.Pipelines().SwitchModel(t.Context(), p.ID, contract.Alpha, "house/acts", nil, contract.EffortLow, contract.PipelineCommand{})
+	require.ErrorContains(t, err, "cannot be set")
+}
+
 func TestAModelThatAnAgentCannotUseIsNotChosen(t *testing.T) {
 	t.Parallel()
 	runs, _ := chooser(t, t.TempDir())

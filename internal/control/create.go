@@ -30,18 +30,19 @@ import (
 
 // Creation describes the run to create.
 type Creation struct {
-	Repo           string         // a directory on this host or a URL
-	Base           string         // branch, tag or commit to start from; empty: the checked-out commit, or the default branch
-	Goal           string         // the first line is the title
-	Description    string         // more about the goal
-	Project        string         // empty: the repository's name
-	Model          string         // model of all agents, as provider/model; empty: as configured
-	Plan           *contract.Plan // used instead of asking the planner
-	PlanOnly       bool           // the run ends with the plan
-	PrepareOnly    bool           `json:",omitempty"` // the run ends with environment and baseline; it needs no model, and no goal
-	Environment    string         `json:",omitempty"` // EnvironmentAuto, EnvironmentNone, or a YAML document with the section environment
-	PlanBy         string         `json:",omitempty"` // planner, deliberation or auto; empty: as configured (deliberation.plan_by)
-	ApprovePlan    bool           // a person approves the plan before it is built
+	Repo           string          // a directory on this host or a URL
+	Base           string          // branch, tag or commit to start from; empty: the checked-out commit, or the default branch
+	Goal           string          // the first line is the title
+	Description    string          // more about the goal
+	Project        string          // empty: the repository's name
+	Model          string          // model of all agents, as provider/model; empty: as configured
+	Effort         contract.Effort `json:",omitempty"` // amount of reasoning of all agents; empty: as configured
+	Plan           *contract.Plan  // used instead of asking the planner
+	PlanOnly       bool            // the run ends with the plan
+	PrepareOnly    bool            `json:",omitempty"` // the run ends with environment and baseline; it needs no model, and no goal
+	Environment    string          `json:",omitempty"` // EnvironmentAuto, EnvironmentNone, or a YAML document with the section environment
+	PlanBy         string          `json:",omitempty"` // planner, deliberation or auto; empty: as configured (deliberation.plan_by)
+	ApprovePlan    bool            // a person approves the plan before it is built
 	ApproveRelease bool
 	Push           bool
 	Remote         string            // remote to push to: a name or a URL; empty with Push: origin
@@ -183,10 +184,10 @@ func (c Creation) Check() error {
 	if c.PrepareOnly && c.Environment == EnvironmentNone {
 		return wrong("a build requires an environment; omit --env none")
 	}
-	if c.Model != "" {
-		return CheckModel(c.Model)
+	if err := CheckSampling(nil, c.Effort); err != nil || c.Model == "" {
+		return err
 	}
-	return nil
+	return CheckModel(c.Model)
 }
 
 // goal splits the goal into title and description.
@@ -242,7 +243,7 @@ func (r *Runs) prepare(ctx context.Context, c Creation, operator *config.Config,
 	if c.Model != "" {
 		spec.ModelSources = requested(spec.ModelSources)
 	}
-	if err := choosePlanner(ctx, cfg, c, s); err != nil {
+	if err := r.choosePlanner(ctx, cfg, c, s); err != nil {
 		return store.NewRun{}, err
 	}
 	project := cmp.Or(c.Project, projectOf(repo.URL))
@@ -280,12 +281,20 @@ func freeze(cfg *config.Config, repo contract.Repo, c Creation) (contract.Settin
 
 // choosePlanner sets models and plan, and checks that the models are reachable. A preparation-only
 // run has neither.
-func choosePlanner(ctx context.Context, cfg *config.Config, c Creation, s *contract.Settings) error {
+func (r *Runs) choosePlanner(ctx context.Context, cfg *config.Config, c Creation, s *contract.Settings) error {
 	if s.PrepareOnly {
 		return nil
 	}
 	if err := chooseModel(cfg, s, c.Model); err != nil {
 		return err
+	}
+	if err := r.setEffort(ctx, s.Models, c.Effort); err != nil {
+		return err
+	}
+	if s.Deliberation != nil {
+		if err := r.setEffort(ctx, s.Deliberation.Models, c.Effort); err != nil {
+			return err
+		}
 	}
 	if s.PlanGiven = c.Plan != nil; s.PlanGiven {
 		if err := verdict.Plan(*c.Plan); err != nil {

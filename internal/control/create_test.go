@@ -77,7 +77,7 @@ func TestAModelThatIsNamedHasTheTimeOutOfItsProvider(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := runs.ModelFor(run, contract.AgentBuilder, c.model, c.temperature)
+			got, err := runs.ModelFor(t.Context(), run, contract.AgentBuilder, ModelOverride{Model: c.model, Temperature: c.temperature})
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 		})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,9 @@ type Pipelines struct {
 	Config    *config.Config // the operator's; each pipeline freezes its own settings from it
 }
 
+// runs returns the part of the controller of runs that knows the models.
+func (p *Pipelines) runs() *Runs { return &Runs{Store: p.Store, Config: p.Config} }
+
 // Pipelines returns the controller of the same installation's pipelines.
 func (r *Runs) Pipelines() *Pipelines {
 	return &Pipelines{Store: r.Store, Feed: r.Feed, Temporal: r.Temporal, Artifacts: r.Artifacts, Config: r.Config}
@@ -49,6 +53,7 @@ type Spawning struct {
 	ForceGamma   bool                  // GAMMA joins at the start
 	Mode         contract.PipelineMode // empty: as configured
 	Model        string                // model of all members, as provider/model; empty: as configured
+	Effort       contract.Effort       `json:",omitempty"` // amount of reasoning of all members; empty: as configured
 	Timeout      int                   // time limit of the exchange in seconds; 0: the task's, or as configured
 	Key          string                // idempotency key: requests with the same key create only one pipeline
 }
@@ -74,7 +79,10 @@ func (s Spawning) Check() error {
 }
 
 func (s Spawning) checkModels() error {
-	if err := checkMode(s.Mode); err != nil || s.Model == "" {
+	if err := checkMode(s.Mode); err != nil {
+		return err
+	}
+	if err := CheckSampling(nil, s.Effort); err != nil || s.Model == "" {
 		return err
 	}
 	return CheckModel(s.Model)
@@ -178,6 +186,9 @@ func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.Delibera
 	if err != nil {
 		return settings, err
 	}
+	if err := p.runs().setEffort(ctx, settings.Models, s.Effort); err != nil {
+		return settings, err
+	}
 	settings.ForceGamma = s.ForceGamma
 	if s.AutoContinue != nil {
 		settings.AutoContinue = *s.AutoContinue
@@ -239,6 +250,7 @@ func (p *Pipelines) probe(ctx context.Context, s contract.DeliberationSettings, 
 type Continuation struct {
 	Mode    contract.PipelineMode // empty: as spawned
 	Model   string                // model of all members, as provider/model; empty: as spawned
+	Effort  contract.Effort       // amount of reasoning of all members; empty: as spawned
 	Timeout int                   // time limit of the exchange in seconds; 0: unchanged
 	contract.PipelineCommand
 }
@@ -246,7 +258,7 @@ type Continuation struct {
 // Continue continues a pipeline that has reported its opening turns. If sent before the report, the
 // command takes effect when the report is ready.
 func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (contract.PipelineAck, error) {
-	if err := (Spawning{Mode: c.Mode, Model: c.Model}).checkModels(); err != nil {
+	if err := (Spawning{Mode: c.Mode, Model: c.Model, Effort: c.Effort}).checkModels(); err != nil {
 		return contract.PipelineAck{}, err
 	}
 	if c.Timeout < 0 || c.Timeout > maxSeconds {
@@ -267,6 +279,11 @@ func (p *Pipelines) Continue(ctx context.Context, id int64, c Continuation) (con
 			return contract.PipelineAck{}, err
 		}
 		command.Mode, command.Models = settings.Mode, settings.Models
+	} else if c.Effort != "" {
+		command.Models = maps.Clone(now.Settings.Models)
+	}
+	if err := p.runs().setEffort(ctx, command.Models, c.Effort); err != nil {
+		return contract.PipelineAck{}, err
 	}
 	return p.send(ctx, id, contract.UpdateContinue, command)
 }
@@ -304,6 +321,9 @@ func (p *Pipelines) SwitchModel(ctx context.Context, id int64, m contract.Member
 		return contract.PipelineAck{}, err
 	}
 	choice.Temperature, choice.Effort = temperature, effort
+	if err := p.runs().checkEffort(ctx, choice); err != nil {
+		return contract.PipelineAck{}, err
+	}
 	c.Models = map[contract.Agent]contract.ModelChoice{}
 	for _, m := range members {
 		c.Models[m.Agent()] = choice

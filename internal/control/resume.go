@@ -7,6 +7,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
@@ -66,24 +67,41 @@ func (r *Runs) Replay(ctx context.Context, o rerun.Request) (rerun.Result, error
 	return rerun.Replay(ctx, rerun.Temporal{Client: r.Temporal, Namespace: r.Config.Temporal.Namespace, Converter: temporal.Converter()}, r.Store, o)
 }
 
+// ModelOverride is another model for repeating work. What is absent stays as it was.
+type ModelOverride struct {
+	Model       string          `json:"model,omitempty" doc:"model, as provider/model"`
+	Temperature *float64        `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"sampling temperature"`
+	Effort      contract.Effort `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning"`
+}
+
 // ModelFor returns the model for repeating an agent's work in a run: the model named as
-// provider/model, else the run's model, with the given temperature, if any. It returns nil if
-// nothing changes.
-func (r *Runs) ModelFor(run store.Run, agent contract.Agent, name string, temperature *float64) (*contract.ModelChoice, error) {
-	if name == "" && temperature == nil {
+// provider/model, else the run's model, with the given temperature and effort, if any. It returns nil
+// if nothing changes.
+func (r *Runs) ModelFor(ctx context.Context, run store.Run, agent contract.Agent, o ModelOverride) (*contract.ModelChoice, error) {
+	if o == (ModelOverride{}) {
 		return nil, nil
 	}
+	if err := CheckSampling(o.Temperature, o.Effort); err != nil {
+		return nil, err
+	}
 	choice := run.Settings.Models[agent]
-	if name != "" {
+	if o.Model != "" {
 		var err error
-		if choice, err = Model(r.Config, name); err != nil {
+		if choice, err = Model(r.Config, o.Model); err != nil {
 			return nil, err
 		}
 	}
-	if temperature != nil {
-		choice.Temperature = temperature
+	if o.Temperature != nil {
+		choice.Temperature = o.Temperature
 	}
-	return &choice, nil
+	if o.Effort == "" {
+		return &choice, nil
+	}
+	if !setup.CallsModels(agent) {
+		return nil, wrong("the %s calls no model, so it has no amount of reasoning; omit the effort", agent)
+	}
+	choice.Effort = o.Effort
+	return &choice, r.checkEffort(ctx, choice)
 }
 
 // Fork creates and starts a new run that continues from a step of an existing run.

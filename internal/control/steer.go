@@ -201,6 +201,9 @@ func (r *Runs) SwitchModel(ctx context.Context, id int64, name string, temperatu
 		return contract.Ack{}, err
 	}
 	choice.Temperature, choice.Effort = temperature, effort
+	if err := r.checkEffort(ctx, choice); err != nil {
+		return contract.Ack{}, err
+	}
 	c.Model = &choice
 	return r.Steer(ctx, id, contract.UpdateSwitchModel, c)
 }

@@ -146,7 +146,7 @@ func (s *Server) replay(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if o.Model, err = s.Runs.ModelFor(run, contract.AgentOf(o.Phase), b.Model, b.Temperature); err != nil {
+	if o.Model, err = s.Runs.ModelFor(ctx, run, contract.AgentOf(o.Phase), b.ModelOverride); err != nil {
 		return nil, err
 	}
 	return answered(s.Runs.Replay(ctx, o))
@@ -165,7 +165,7 @@ func (s *Server) fork(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	if o.Model, err = s.Runs.ModelFor(run, contract.AgentBuilder, b.Model, b.Temperature); err != nil {
+	if o.Model, err = s.Runs.ModelFor(ctx, run, contract.AgentBuilder, b.ModelOverride); err != nil {
 		return nil, err
 	}
 	made, err := s.Runs.Fork(ctx, o)

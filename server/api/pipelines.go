@@ -83,7 +83,7 @@ func (s *Server) spawn(ctx context.Context, in *struct {
 	}
 	made, err := s.pipelines().Spawn(ctx, control.Spawning{
 		Objective: b.Objective, Task: b.Task, Project: b.Project, AutoContinue: b.AutoContinue, ForceGamma: b.ForceGamma,
-		Mode: b.Mode, Model: b.Model, Timeout: b.Timeout, Key: in.Key,
+		Mode: b.Mode, Model: b.Model, Effort: b.Effort, Timeout: b.Timeout, Key: in.Key,
 	})
 	out := apitypes.SpawnedPipeline{
 		PipelineID: made.Pipeline.ID, Status: made.Pipeline.Status, WorkflowID: contract.PipelineWorkflowID(made.Pipeline.ID), Created: made.Fresh,
@@ -150,7 +150,7 @@ func (s *Server) continuePipeline(ctx context.Context, in *struct {
 }) (*body[contract.PipelineAck], error) {
 	b := in.Body
 	return answered(s.pipelines().Continue(ctx, b.PipelineID, control.Continuation{
-		Mode: b.Mode, Model: b.Model, Timeout: b.Timeout, PipelineCommand: in.pipelineCommand("continue-pipeline", b.PipelineID, b.By),
+		Mode: b.Mode, Model: b.Model, Effort: b.Effort, Timeout: b.Timeout, PipelineCommand: in.pipelineCommand("continue-pipeline", b.PipelineID, b.By),
 	}))
 }
 

@@ -177,7 +177,7 @@ func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.Crea
 		return nil, err
 	}
 	made, err := s.Runs.Create(ctx, control.Creation{
-		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
+		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Effort: b.Effort, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
 		PrepareOnly: b.PrepareOnly, Environment: b.Environment,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key,
 	})
