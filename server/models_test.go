@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -92,7 +93,7 @@ func TestTheModelsPageShowsWhoChoseWhat(t *testing.T) {
 	require.Contains(t, text, "not in the catalogue", "the model of the builder")
 	selected := map[string]string{}
 	for n := range doc.Descendants() {
-		if n.Data != "option" || !has(n, "selected") {
+		if n.Data != "input" || attribute(n, "name") != "model" || attribute(n, "type") != "hidden" {
 			continue
 		}
 		for form := n.Parent; form != nil; form = form.Parent {
@@ -101,7 +102,7 @@ func TestTheModelsPageShowsWhoChoseWhat(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, "openai/"+hostile, selected["builder"], "a model that is not listed stays selected")
+	require.Equal(t, "openai/"+hostile, selected["builder"], "a model that is not listed stays")
 	require.Equal(t, "anthropic/claude-sonnet-4-5", selected["planner"])
 	require.Equal(t, "openai/gpt-5", selected["repair"])
 
@@ -109,4 +110,91 @@ func TestTheModelsPageShowsWhoChoseWhat(t *testing.T) {
 	_, text = b.page(t, "/settings/models")
 	require.Contains(t, text, "New runs fail until another model is chosen")
 	require.Contains(t, text, "openai/gpt-5", "the other agents have theirs")
+}
+
+// catalogueRows returns the ids of the models in the catalogue's part of a page, and the text of the
+// page.
+func (b *fixture) catalogueRows(t *testing.T, query string) (ids []string, text string) {
+	t.Helper()
+	doc, text := b.page(t, "/settings/models"+query)
+	for _, id := range attributes(doc, "id") {
+		if name, ok := strings.CutPrefix(id, "model-"); ok && name != "changes" {
+			ids = append(ids, name)
+		}
+	}
+	return ids, text
+}
+
+func TestTheCatalogueIsSearchedAndShownInParts(t *testing.T) {
+	b := setup(t)
+	b.config.Models.Providers = map[string]config.Provider{"house": {Kind: "compatible", BaseURL: "http://127.0.0.1:1/v1"}, "openai": {Kind: "openai"}}
+	b.config.Models.Default = config.Choice{Provider: "house", Model: "m-000"}
+	for i := range 120 {
+		b.config.Models.Catalogue = append(b.config.Models.Catalogue, config.CatalogueEntry{
+			Provider: "house", Model: fmt.Sprintf("m-%03d", i), Capabilities: []string{"tools"}, Released: fmt.Sprintf("2026-%02d-01", 1+i/10),
+		})
+	}
+	b.config.Models.Catalogue = append(b.config.Models.Catalogue, config.CatalogueEntry{Provider: "openai", Model: "own", Capabilities: []string{"tools"}})
+	last := &b.config.Models.Catalogue[119]
+	last.Deprecated = "2027-01-01"
+	b.config.Models.Catalogue[118].Deprecated = "2026-01-01"
+	t.Setenv("OPENAI_API_KEY", "")
+
+	ids, text := b.catalogueRows(t, "")
+	require.Len(t, ids, 50)
+	require.Equal(t, "house-m-110", ids[0], "the newest first")
+	require.Contains(t, text, "120 of ")
+	require.NotContains(t, strings.Join(ids, " "), "openai", "it has no key")
+	require.Less(t, b.get(t, "/settings/models").Body.Len(), 150<<10)
+	rest, _ := b.catalogueRows(t, "?from=100")
+	require.Len(t, rest, 20)
+	require.Equal(t, []string{"house-m-119", "house-m-118"}, rest[18:], "those that end come last")
+
+	ids, _ = b.catalogueRows(t, "?text=HOUSE+11")
+	require.Len(t, ids, 11, "m-011 and m-110 to m-119")
+	ids, _ = b.catalogueRows(t, "?provider=openai&text=gpt-5")
+	require.NotEmpty(t, ids)
+	for _, id := range ids {
+		require.Contains(t, id, "openai-")
+	}
+	ids, text = b.catalogueRows(t, "?text=claude")
+	require.Empty(t, ids)
+	require.Contains(t, text, "Search every provider")
+	ids, _ = b.catalogueRows(t, "?text=claude&provider=all")
+	require.NotEmpty(t, ids)
+	require.Equal(t, http.StatusBadRequest, b.ask(t, http.MethodGet, "/settings/models?from=-1").Code)
+	require.Equal(t, http.StatusOK, b.ask(t, http.MethodGet, "/settings/models?from=9999").Code)
+
+	offered := func() (names []string) {
+		doc, _ := b.page(t, "/settings/models")
+		for n := range doc.Descendants() {
+			if n.Data == "option" && attribute(n.Parent, "id") == "models" {
+				names = append(names, attribute(n, "value"))
+			}
+		}
+		return names
+	}
+	names := offered()
+	require.Len(t, names, 119)
+	require.NotContains(t, names, "house/m-118", "it is no longer offered")
+	require.Equal(t, "house/m-119", names[118], "and this one not for long")
+	t.Setenv("OPENAI_API_KEY", "k")
+	require.Contains(t, offered(), "openai/own")
+}
+
+func TestScoresAreShownWithTheirSourceAndDay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.Models.Default = config.Choice{Provider: "house", Model: "m"}
+	b.config.Models.Providers = map[string]config.Provider{"house": {Kind: "compatible", BaseURL: "http://127.0.0.1:1/v1"}}
+	b.config.Models.Catalogue = []config.CatalogueEntry{{Provider: "house", Model: "m"}}
+	_, text := b.catalogueRows(t, "")
+	require.NotContains(t, text, "Scores", "no model has any")
+	b.config.Models.Catalogue[0].Scores = []config.Score{
+		{Name: "coding", Value: 0.764, Source: "LiveBench: m", Date: "2026-11-01"}, {Name: "reasoning", Value: 0.9, Source: `<i>own</i>`, Date: "2026-10-01"},
+	}
+	_, text = b.catalogueRows(t, "")
+	for _, want := range []string{"Scores", "coding 0.76", "LiveBench: m, 2026-11-01", "reasoning 0.90", "<i>own</i>, 2026-10-01"} {
+		require.Contains(t, text, want)
+	}
 }

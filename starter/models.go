@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,6 +107,7 @@ func (a *app) printModels(known control.Models, all bool) {
 			e.Released, e.Deprecated, e.Checked, strings.TrimSpace(terminal.Clean(e.Source)+" "+e.SourceDate))
 	}
 	_ = w.Flush()
+	a.printScores(shown)
 	if hidden > 0 {
 		fmt.Fprintf(a.out, "%d older models, and those of other providers, are not shown; show them with --all.\n", hidden)
 	}
@@ -226,6 +226,23 @@ func (a *app) printCapabilities(checks control.ModelChecks) {
 	}
 }
 
+// printScores prints the results of models in benchmarks, and where they come from.
+func (a *app) printScores(shown model.Catalogue) {
+	if !slices.ContainsFunc(shown, func(e model.CatalogueEntry) bool { return len(e.Scores) > 0 }) {
+		return
+	}
+	fmt.Fprintln(a.out)
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROVIDER\tMODEL\tSCORE\tVALUE\tDATE\tSOURCE")
+	for _, e := range shown {
+		for _, s := range e.Scores {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%.2f\t%s\t%s\n", e.Provider, terminal.Clean(e.Model), terminal.Clean(s.Name), s.Value, s.Date, terminal.OneLine(s.Source))
+		}
+	}
+	_ = w.Flush()
+	fmt.Fprintln(a.out)
+}
+
 // priceOf describes the price of an agent's model.
 func priceOf(p control.ModelPrice) string {
 	switch {
@@ -243,17 +260,16 @@ func priceOf(p control.ModelPrice) string {
 // newestOf returns the newest models of each configured provider, and the number of the others. Models
 // without a day of release count as new: they are few, and often a person's own.
 func newestOf(c model.Catalogue, providers []control.ModelProvider) (shown model.Catalogue, hidden int) {
-	configured := map[string]bool{}
-	for _, p := range providers {
-		configured[p.Name], configured[p.Kind] = true, true
+	configured := func(e model.CatalogueEntry) bool {
+		return slices.ContainsFunc(providers, func(p control.ModelProvider) bool {
+			return model.Provider{Name: p.Name, Kind: model.Kind(p.Kind)}.Serves(e)
+		})
 	}
 	byAge := slices.Clone(c)
-	slices.SortStableFunc(byAge, func(a, b model.CatalogueEntry) int {
-		return cmp.Compare(cmp.Or(b.Released, "9999"), cmp.Or(a.Released, "9999"))
-	})
+	slices.SortFunc(byAge, model.Newest)
 	counts, newest := map[string]int{}, map[[2]string]bool{}
 	for _, e := range byAge {
-		if configured[e.Provider] && (e.Released == "" || counts[e.Provider] < newestModels) {
+		if configured(e) && (e.Released == "" || counts[e.Provider] < newestModels) {
 			newest[[2]string{e.Provider, e.Model}] = true
 		}
 		counts[e.Provider]++

@@ -275,3 +275,21 @@ func TestACheckFindsModelsThatTheirProviderDoesNotHave(t *testing.T) {
 	require.Regexp(t, `(?m)^fail +model: house +.* does not list the model of-tomorrow`, diagnosis.out)
 	require.Contains(t, diagnosis.out, "→ choose another model for builder")
 }
+
+func TestScoresArePrintedWithTheirSourceAndDay(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	require.NotContains(t, p.ok(t, "models", "--all").out, "SCORE")
+	file := filepath.Join(p.dir, "scores.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`sources: [{name: our tests, date: 2026-12-01}]
+models:
+  - {provider: openai, model: gpt-9, context_window: 1000, price_in: 1, price_out: 2, released: 2026-12-01, capabilities: [tools],
+     scores: [{name: coding, value: 0.764, source: "LiveBench: gpt-9", date: 2026-11-01}, {name: reasoning, value: 0.9, source: "LiveBench: gpt-9", date: 2026-11-01}]}
+`), 0o600))
+	p.ok(t, "models", "update", "--file", file)
+	for _, args := range [][]string{{"models"}, {"models", "--all"}} {
+		out := p.ok(t, args...).out
+		require.Regexp(t, `(?m)^openai +gpt-9 +coding +0\.76 +2026-11-01 +LiveBench: gpt-9$`, out)
+		require.Regexp(t, `(?m)^openai +gpt-9 +reasoning +0\.90 `, out)
+	}
+}

@@ -233,6 +233,26 @@ func (c Catalogue) Find(p Provider, model string) (CatalogueEntry, bool) {
 	return c.guess(p, model), false
 }
 
+// Serves reports whether an entry of the catalogue is about a model of this provider: by its name, or
+// by its kind.
+func (p Provider) Serves(e CatalogueEntry) bool {
+	return e.Provider == p.Name || e.Provider == string(p.Kind) || e.Provider == p.Kind.inCatalogue()
+}
+
+// Gone reports whether the provider no longer offers the model on a day such as 2026-11-20.
+func (e CatalogueEntry) Gone(day string) bool { return e.Deprecated != "" && e.Deprecated < day }
+
+// Newest orders entries for people who choose a model: the newest first, and those with a last day
+// after all others, the one that ends first at the end. Models without a day of release count as
+// old.
+func Newest(a, b CatalogueEntry) int {
+	return cmp.Or(
+		cmp.Compare(cmp.Or(b.Deprecated, "9999"), cmp.Or(a.Deprecated, "9999")),
+		cmp.Compare(b.Released, a.Released),
+		cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model),
+	)
+}
+
 // inCatalogue returns the kind whose entries also apply to a kind: Azure serves OpenAI's models.
 func (k Kind) inCatalogue() string {
 	if k == KindAzure {
@@ -248,7 +268,7 @@ func (c Catalogue) guess(p Provider, model string) CatalogueEntry {
 		guess.Capabilities = append(guess.Capabilities, CapabilityJSONSchema)
 	}
 	for _, e := range c {
-		if (e.Provider == p.Name || e.Provider == string(p.Kind) || e.Provider == p.Kind.inCatalogue()) && !e.Assumed {
+		if p.Serves(e) && !e.Assumed {
 			guess.PriceIn, guess.PriceOut = max(guess.PriceIn, e.PriceIn), max(guess.PriceOut, e.PriceOut)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"github.com/a-h/templ"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -21,14 +21,19 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/providers"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
 // stateTimeout limits the time of a query for a run's state.
 const stateTimeout = 2 * time.Second
 
-// shownChanges is the number of changes of models on their page.
-const shownChanges = 20
+// Limits of the page of models, and of the models that forms suggest.
+const (
+	shownChanges   = 20
+	shownCatalogue = 50  // entries of the catalogue at a time
+	offeredModels  = 400 // the newest ones; others can be typed
+)
 
 // today returns the start of the current budget day, in UTC.
 func today() time.Time { return time.Now().UTC().Truncate(24 * time.Hour) }
@@ -49,20 +54,23 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range known {
-		p.Known = append(p.Known, *k)
-		if k.Today != nil {
-			p.Spent += k.Today.Usage.MicroUSD
+	p.Used = usedModels(known, agents)
+	inUse := map[string]bool{}
+	for _, u := range p.Used {
+		if inUse[u.Provider] = inUse[u.Provider] || len(u.Agents) > 0; u.Today != nil {
+			p.Spent += u.Today.Usage.MicroUSD
 		}
 	}
-	slices.SortFunc(p.Known, func(a, b ui.KnownModel) int {
-		return cmp.Or(cmp.Compare(calls(b), calls(a)), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
-	})
+	usable := s.usableProviders(inUse)
+	p.Offered = offered(catalogue, usable)
+	if err := s.searchCatalogue(r, catalogue, usable, &p); err != nil {
+		return nil, err
+	}
 	if _, _, missing := setup.EveryModel(s.Runs.Config); missing != nil && slices.ContainsFunc(agents, func(m control.AgentModel) bool { return m.Model == nil }) {
 		p.Missing = fault.Of(missing).Message
 	}
 	for _, m := range agents {
-		row := ui.AgentModel{AgentModel: m, Groups: modelGroups(s.Runs.Config, catalogue, m.Agent)}
+		row := ui.AgentModel{AgentModel: m, Option: s.chosenOption(catalogue, m)}
 		if m.Model != nil {
 			row.Known = known[m.Model.Provider+"/"+m.Model.Model]
 		}
@@ -71,9 +79,33 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 	if p.Changes, err = s.Runs.ModelChanges(ctx, "", shownChanges); err != nil {
 		return nil, err
 	}
-	state := s.Runs.Models(ctx, false)
+	p.Providers = providerRows(s.Runs.Models(ctx, false), p.Used)
+	return ui.Models(p), nil
+}
+
+// usedModels returns the models of agents, and those that were called today; the most called first.
+func usedModels(known map[string]*ui.KnownModel, agents []control.AgentModel) (used []ui.KnownModel) {
+	for _, m := range agents {
+		if m.Model != nil {
+			k := known[m.Model.Provider+"/"+m.Model.Model]
+			k.Agents = append(k.Agents, m.Agent)
+		}
+	}
+	for _, k := range known {
+		if k.Today != nil || len(k.Agents) > 0 {
+			used = append(used, *k)
+		}
+	}
+	slices.SortFunc(used, func(a, b ui.KnownModel) int {
+		return cmp.Or(cmp.Compare(calls(b), calls(a)), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
+	})
+	return used
+}
+
+// providerRows returns the states of the providers.
+func providerRows(state control.Models, used []ui.KnownModel) (rows []ui.ProviderRow) {
 	for _, v := range state.Providers {
-		row := providerRow(v.Name, v.Kind, v.Key, p.Known)
+		row := providerRow(v.Name, v.Kind, v.Key, used)
 		if row.Breaker = state.Breaker(v.Name); row.Breaker == string(providers.Closed) {
 			row.Breaker = ""
 		} else if state.Unknown == "" {
@@ -82,33 +114,126 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 		if row.Limits = v.Limits.String(); v.Queue != nil && v.Queue.Waiting > 0 {
 			row.Limits += fmt.Sprintf(" · %d waiting", v.Queue.Waiting)
 		}
-		p.Providers = append(p.Providers, row)
+		rows = append(rows, row)
 	}
-	return ui.Models(p), nil
+	return rows
 }
 
-// modelGroups returns the models of the catalogue that an agent can use, by configured provider.
-func modelGroups(cfg *config.Config, catalogue model.Catalogue, agent contract.Agent) (out []ui.ModelGroup) {
-	for _, p := range setup.Providers(cfg) {
-		group := ui.ModelGroup{Provider: p.Name}
+// usableProviders returns the providers that can be called: those that need no key or have one, and
+// those that are in use.
+func (s *Server) usableProviders(inUse map[string]bool) []model.Provider {
+	return slices.DeleteFunc(setup.Providers(s.Runs.Config), func(p model.Provider) bool {
+		_, err := p.Key(os.Getenv)
+		return err != nil && !inUse[p.Name]
+	})
+}
+
+// offered returns the models of providers that an agent can use and that are still offered, the newest
+// of each provider first.
+func offered(catalogue model.Catalogue, providers []model.Provider) (out []ui.ModelOption) {
+	for _, p := range providers {
+		var own []model.CatalogueEntry
+		seen := map[string]bool{}
 		for _, e := range catalogue {
-			if e.Model == "*" || e.Provider != p.Name && e.Provider != string(p.Kind) || !control.CanServe(e, agent) {
+			if e.Model == "*" || seen[e.Model] || !p.Serves(e) {
 				continue
 			}
-			e, _ = catalogue.Find(p, e.Model)
-			option := ui.ModelOption{
-				Name: p.Name + "/" + e.Model, FixedTemperature: e.Can(model.CapabilityFixedTemperature), Effort: e.Can(model.CapabilityEffort),
-				Text: fmt.Sprintf("%s: %s tokens, $ %s", e.Model, ui.Count(e.ContextWindow), ui.Price(*knownModel(e))),
-			}
-			if !slices.ContainsFunc(group.Models, func(m ui.ModelOption) bool { return m.Name == option.Name }) {
-				group.Models = append(group.Models, option)
+			seen[e.Model] = true
+			if e, _ = catalogue.Find(p, e.Model); control.CanServe(e, contract.AgentPlanner) && !e.Gone(today().Format(time.DateOnly)) {
+				own = append(own, e)
 			}
 		}
-		if len(group.Models) > 0 {
-			out = append(out, group)
+		slices.SortFunc(own, newest)
+		for _, e := range own {
+			out = append(out, optionOf(e))
 		}
 	}
-	return out
+	return out[:min(len(out), offeredModels)]
+}
+
+// newest orders models: those of the configuration first, then the newest.
+func newest(a, b model.CatalogueEntry) int {
+	rank := func(e model.CatalogueEntry) int {
+		if e.Source == setup.SourceConfig {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), model.Newest(a, b))
+}
+
+func optionOf(e model.CatalogueEntry) ui.ModelOption {
+	text := []string{"$ " + ui.Price(*knownModel(e))}
+	if e.ContextWindow > 0 {
+		text = append(text, ui.Count(e.ContextWindow)+" tokens")
+	}
+	if !control.CanServe(e, contract.AgentBuilder) {
+		text = append(text, "no tools")
+	}
+	if e.Deprecated != "" {
+		text = append(text, "until "+e.Deprecated)
+	}
+	return ui.ModelOption{
+		Name: e.Provider + "/" + e.Model, FixedTemperature: e.Can(model.CapabilityFixedTemperature), NoEffort: !e.Can(model.CapabilityEffort), Text: strings.Join(text, " · "),
+	}
+}
+
+// chosenOption describes the model of an agent. A model that is not in the catalogue may accept both a
+// temperature and an effort.
+func (s *Server) chosenOption(catalogue model.Catalogue, m control.AgentModel) ui.ModelOption {
+	at := m.Model
+	if m.Choice != nil {
+		at = &m.Choice.Model
+	}
+	if at == nil {
+		return ui.ModelOption{}
+	}
+	for _, p := range setup.Providers(s.Runs.Config) {
+		if p.Name != at.Provider {
+			continue
+		}
+		if e, known := catalogue.Find(p, at.Model); known {
+			return optionOf(e)
+		}
+	}
+	return ui.ModelOption{Name: at.Provider + "/" + at.Model}
+}
+
+// searchCatalogue reads the requested part of the catalogue.
+func (s *Server) searchCatalogue(r *http.Request, catalogue model.Catalogue, usable []model.Provider, p *ui.ModelsPage) error {
+	q, err := param.Query(r)
+	if err != nil {
+		return err
+	}
+	p.Search = ui.ModelSearch{Text: q.Get("text"), Provider: q.Get("provider")}
+	if p.Search.From, err = offset(q, "from"); err != nil {
+		return err
+	}
+	last := map[[2]string]int{} // of two entries for a model, the later one applies
+	for i, e := range catalogue {
+		last[[2]string{e.Provider, e.Model}] = i
+		if !slices.Contains(p.Search.Providers, e.Provider) {
+			p.Search.Providers = append(p.Search.Providers, e.Provider)
+		}
+	}
+	slices.Sort(p.Search.Providers)
+	words := strings.Fields(strings.ToLower(p.Search.Text))
+	var found []model.CatalogueEntry
+	for i, e := range catalogue {
+		name := strings.ToLower(e.Provider + "/" + e.Model)
+		if last[[2]string{e.Provider, e.Model}] != i || !p.Search.Wants(e.Provider, func() bool {
+			return slices.ContainsFunc(usable, func(u model.Provider) bool { return u.Serves(e) })
+		}) || slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(name, w) }) {
+			continue
+		}
+		found = append(found, e)
+	}
+	slices.SortFunc(found, newest)
+	p.Search.Found, p.Search.All = len(found), len(last)
+	for _, e := range found[min(p.Search.From, len(found)):min(p.Search.From+shownCatalogue, len(found))] {
+		p.Catalogue = append(p.Catalogue, *knownModel(e))
+	}
+	return nil
 }
 
 func calls(m ui.KnownModel) int {
@@ -155,7 +280,7 @@ func (s *Server) knownModels(ctx context.Context, catalogue model.Catalogue, age
 func knownModel(e model.CatalogueEntry) *ui.KnownModel {
 	return &ui.KnownModel{
 		Provider: e.Provider, Model: e.Model, Context: e.ContextWindow, MaxOutput: e.MaxOutput, PriceIn: e.PriceIn, PriceOut: e.PriceOut,
-		Assumed: e.Assumed, Source: strings.TrimSpace(e.Source + " " + e.SourceDate), Deprecated: e.Deprecated,
+		Assumed: e.Assumed, Source: strings.TrimSpace(e.Source + " " + e.SourceDate), Released: e.Released, Deprecated: e.Deprecated, Scores: e.Scores,
 	}
 }
 
@@ -217,16 +342,24 @@ func (s *Server) modelsTab(ctx context.Context, _ *http.Request, h *ui.RunHead) 
 	for i := range m.Members {
 		m.Members[i].Source = spec.ModelSources[m.Members[i].Agent]
 	}
+	m.Offered, err = s.offeredTo(ctx, h.Run.Settings.Models, h.Run.Settings.Providers)
+	return ui.RunModelsTab(m), err
+}
+
+// offeredTo returns the models to suggest instead of others, of the allowed providers; nil: of all.
+func (s *Server) offeredTo(ctx context.Context, instead map[contract.Agent]contract.ModelChoice, allowed []string) ([]ui.ModelOption, error) {
+	if s.Runs == nil || s.Runs.Config == nil {
+		return nil, nil
+	}
 	catalogue, err := s.Runs.Catalogue(ctx)
-	if err != nil {
-		return nil, err
+	inUse := map[string]bool{}
+	for _, m := range instead {
+		inUse[m.Provider] = true
 	}
-	for _, e := range catalogue {
-		if slices.Contains(h.Run.Settings.Providers, e.Provider) {
-			m.Known = append(m.Known, e.Provider+"/"+e.Model)
-		}
-	}
-	return ui.RunModelsTab(m), nil
+	providers := slices.DeleteFunc(s.usableProviders(inUse), func(p model.Provider) bool {
+		return len(allowed) > 0 && !slices.Contains(allowed, p.Name)
+	})
+	return offered(catalogue, providers), err
 }
 
 // modelOf returns the model that an agent of a run uses now, if known, and the models that it used.

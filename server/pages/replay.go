@@ -55,7 +55,7 @@ func (s *Server) replayTab(ctx context.Context, r *http.Request, h *ui.RunHead) 
 			p.Chosen = &p.Points[i]
 		}
 	}
-	if p.Models, err = s.modelNames(ctx, run); err != nil {
+	if p.Offered, err = s.offeredTo(ctx, run.Settings.Models, run.Settings.Providers); err != nil {
 		return nil, err
 	}
 	if p.History, err = s.replayRows(ctx, run.ID); err != nil {
@@ -127,24 +127,6 @@ func lastTime(p *ui.ReplayPoint, latest map[[2]string]store.Execution, again fun
 			p.Took += e.FinishedAt.Sub(e.StartedAt)
 		}
 	}
-}
-
-// modelNames returns the models to choose from: the known models and those that the run uses.
-func (s *Server) modelNames(ctx context.Context, run store.Run) (out []string, err error) {
-	for _, m := range run.Settings.Models {
-		out = append(out, m.Provider+"/"+m.Model)
-	}
-	if s.Runs != nil && s.Runs.Config != nil {
-		catalogue, err := s.Runs.Catalogue(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range catalogue {
-			out = append(out, e.Provider+"/"+e.Model)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
 }
 
 func (s *Server) replayRows(ctx context.Context, run int64) (out []ui.ReplayRow, err error) {

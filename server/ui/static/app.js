@@ -468,11 +468,11 @@ document.addEventListener("click", (event) => {
 
 // A model that accepts no temperature, or no effort, disables these fields.
 function offer(form) {
-  const select = $("select[name=model]", form);
-  const other = $("input[name=model]", form).value.trim() !== ""; // an unknown model may accept both
-  const data = select.selectedOptions[0]?.dataset ?? {};
-  $("[name=temperature]", form).disabled = !other && "fixedTemperature" in data;
-  $("[name=effort]", form).disabled = !other && "noEffort" in data;
+  const typed = $("input[list][name=model]", form).value.trim();
+  const model = typed ? [...$("#models").options].find((option) => option.value === typed) : $("input[type=hidden][name=model]", form);
+  const data = model?.dataset ?? {}; // an unknown model may accept both
+  $("[name=temperature]", form).disabled = "fixedTemperature" in data;
+  $("[name=effort]", form).disabled = "noEffort" in data;
 }
 document.addEventListener("input", (event) => {
   const form = event.target.closest?.("form[data-choose]");

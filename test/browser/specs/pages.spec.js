@@ -162,7 +162,9 @@ test('a model is chosen and reset by keyboard, and someone who saw an older choi
   const summary = row.locator('summary');
   await summary.focus();
   await keys(page, 'Enter');
-  await row.getByLabel('Model for the beta', { exact: true }).selectOption('anthropic/claude-sonnet-4-5');
+  const model = row.getByLabel('Model for the beta', { exact: true });
+  await expect(model).toHaveAttribute('placeholder', before);
+  await model.fill('anthropic/claude-sonnet-4-5');
   const temperature = row.getByLabel('Temperature for the beta');
   await temperature.fill('0.3');
   await fits(page);
@@ -174,8 +176,13 @@ test('a model is chosen and reset by keyboard, and someone who saw an older choi
   await expect(row).toContainText('settings page, by dashboard at ');
   await expect(page.locator('#model-changes tbody tr').first()).toContainText('claude-sonnet-4-5');
 
-  await row.getByLabel('Model for the beta', { exact: true }).selectOption('openai/o3');
-  await expect(temperature, 'o3 takes no temperature').toBeDisabled();
+  await expect(model).toHaveValue('');
+  const fixed = await page.locator('#models option[data-fixed-temperature]').first().getAttribute('value');
+  await model.fill(fixed);
+  await expect(temperature, `${fixed} takes no temperature`).toBeDisabled();
+  await model.fill('');
+  await expect(temperature, 'the model that it has takes one').toBeEnabled();
+  await model.fill('openai/gpt-5-mini');
   await expect(page.locator('#agent-gamma .mono').first()).not.toContainText('claude-sonnet-4-5');
 
   const other = await page.request.put('/api/models/agents/beta', { data: { model: 'openai/gpt-5-mini', by: 'ana' } });
@@ -190,3 +197,46 @@ test('a model is chosen and reset by keyboard, and someone who saw an older choi
   await page.locator('dialog#confirm [data-confirm]').click();
   await expect(row.locator('.mono').first()).toHaveText(before);
 });
+
+test('the catalogue is searched by keyboard, and loaded in parts', async ({ page }, info) => {
+  await page.setViewportSize(phone);
+  await page.goto('/settings/models');
+  const rows = page.locator('#catalogue tbody tr');
+  const first = await rows.count();
+  expect(first).toBeLessThanOrEqual(50);
+  await page.locator('#catalogue a[rel=next]').scrollIntoViewIfNeeded();
+  await expect.poll(() => rows.count(), 'the next part is loaded').toBeGreaterThan(first);
+  await keys(page, '/');
+  await expect(page.getByLabel('Search models')).toBeFocused();
+  await page.keyboard.type('gpt-5-mini');
+  await keys(page, 'Enter');
+  await page.waitForURL('**/settings/models?*text=gpt-5-mini*');
+  for (const row of await rows.allInnerTexts()) expect(row).toContain('gpt-5-mini');
+  await page.getByLabel('Provider', { exact: true }).selectOption('all');
+  await page.waitForURL('**/settings/models?*provider=all*');
+  expect(await rows.count()).toBeGreaterThan(1);
+  await fits(page);
+  await accessible(page, info);
+});
+
+for (const [strategy, agent] of [['cheapest', 'planner'], ['balanced', 'builder']]) {
+  test(`the page of a call of the ${agent} compares the models that ${strategy} chose among`, async ({ page, request }, info) => {
+    const { calls } = await (await request.get('/api/runs/23/calls')).json();
+    const call = calls.find((c) => c.agent === agent && c.route.strategy === strategy && c.route.considered);
+    await page.goto(`/runs/23/timeline?span=call-${call.id}`);
+    const why = page.locator('#route');
+    await expect(why).toContainText(strategy);
+    await expect(why.locator('li,p').first()).toContainText(call.route.reasons[0]);
+    await expect(why.locator('tbody tr')).toHaveCount(call.route.considered.length);
+    await expect(why.locator('tbody tr').first()).toContainText('used');
+    await why.scrollIntoViewIfNeeded();
+    if (shots) await shoot(page, `call-${strategy}`);
+    await fits(page);
+    await accessible(page, info);
+    await page.setViewportSize(phone);
+    await page.reload();
+    await why.scrollIntoViewIfNeeded();
+    await fits(page);
+    if (shots) await shoot(page, `call-${strategy}-phone`);
+  });
+}
