@@ -129,6 +129,38 @@ func TestAWebSocketSendsTextsBesideEvents(t *testing.T) {
 	}
 }
 
+func TestAPipelinesStreamSendsTheTextsOfItsMembersUntilItEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _, err := b.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: "x", Settings: contract.DeliberationSettings{Mode: contract.ModeLocal}})
+	require.NoError(t, err)
+	site := httptest.NewServer(b.handler)
+	t.Cleanup(site.Close)
+	next, leave := b.lines(t, fmt.Sprintf("%s/api/pipelines/%d/stream?text=only", site.URL, p.ID))
+	t.Cleanup(leave)
+	text := func() (got store.LiveText) {
+		for {
+			if data, ok := strings.CutPrefix(next(), "data: "); ok {
+				require.NoError(t, json.Unmarshal([]byte(data), &got))
+				return got
+			}
+		}
+	}
+	alpha := store.LiveText{RunID: p.RunID, ExecutionID: 5, Turn: 1, Try: 1, Agent: contract.AgentAlpha, Text: "I propose"}
+	planner := store.LiveText{RunID: p.RunID, ExecutionID: 4, Turn: 1, Try: 1, Agent: contract.AgentPlanner, Text: "I plan"}
+	b.show(t, planner)
+	b.show(t, alpha)
+	require.Equal(t, alpha, text(), "the planner is no member")
+
+	ended := contract.PipelineRecord{PipelineID: p.ID, RunID: p.RunID, Seq: 1, Change: &contract.PipelineChange{Status: contract.PipelineStopped}}
+	require.NoError(t, b.PipelineRecord(t.Context(), store.Source{WorkflowID: contract.PipelineWorkflowID(p.ID), WorkflowRunID: "first"}, ended))
+	recovering := store.LiveText{RunID: p.RunID, ExecutionID: 6, Turn: 1, Try: 1, Agent: contract.AgentAlpha, Text: "I try again"}
+	alpha.Text = "I still propose"
+	b.show(t, recovering)
+	b.show(t, alpha)
+	require.Equal(t, alpha, text(), "a member that begins after the end belongs to the recovery")
+}
+
 func TestTheClientFollowsTextsOverALostConnection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

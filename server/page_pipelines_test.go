@@ -415,3 +415,34 @@ func TestAllPipelinesThatWaitAreCountedHoweverFewAreShown(t *testing.T) {
 	require.Len(t, shown, 20)
 	require.Contains(t, attributes(doc, "href"), "/pipelines?status=REPORT", "where the others are")
 }
+
+func TestAPipelinesPageShowsEachModelWithWhatDeterminedIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	hostile := `<script>x</script>`
+	p, _, err := b.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: "x", Settings: contract.DeliberationSettings{
+		Mode: contract.ModeOpenRouter,
+		Models: map[contract.Agent]contract.ModelChoice{
+			contract.AgentAlpha: {Provider: "openai", Model: "gpt-5", Effort: contract.EffortHigh}, contract.AgentBeta: {Provider: "anthropic", Model: hostile},
+		},
+		ModelSources: map[contract.Agent]string{contract.AgentAlpha: "settings page, by ana at 2026-11-01T00:00:00Z", contract.AgentBeta: "a switch on the fly by " + hostile},
+	}})
+	require.NoError(t, err)
+	b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{
+		Status: contract.PipelineReport, WaitingFor: "continue", Members: []contract.MemberView{{Member: contract.Alpha}, {Member: contract.Beta}},
+	}})
+	doc, text := b.page(t, ui.PipelineHref(p.ID))
+	for _, want := range []string{"openai/gpt-5 (effort high)", "settings page, by ana at 2026-11-01T00:00:00Z", "anthropic/" + hostile, "a switch on the fly by " + hostile} {
+		require.Contains(t, text, want)
+	}
+	var fields []string
+	for n := range doc.Descendants() {
+		if name := attribute(n, "name"); n.Data == "select" || n.Data == "input" {
+			fields = append(fields, name)
+		}
+	}
+	require.Subset(t, fields, []string{"model", "effort", "timeout"}, "of the form to continue")
+	require.Contains(t, b.get(t, ui.PipelineHref(p.ID)).Body.String(), "data-writing")
+	b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineStopped}})
+	require.NotContains(t, b.get(t, ui.PipelineHref(p.ID)).Body.String(), "data-writing")
+}

@@ -110,7 +110,10 @@ func (s *Server) pipelinePage(r *http.Request, shell ui.Shell) (templ.Component,
 	if err := s.pipelineWork(ctx, &p); err != nil {
 		return nil, err
 	}
-	return ui.PipelineView(p), nil
+	if p.Pipeline.WaitingFor != "" {
+		p.Offered, err = s.offeredTo(ctx, p.Pipeline.Settings.Models, nil)
+	}
+	return ui.PipelineView(p), err
 }
 
 // relatedPipelines reads the run that a pipeline plans, the pipeline that it recovers, the pipeline

@@ -22,7 +22,7 @@ func (s *Server) sse(w http.ResponseWriter, r *http.Request, run, pipeline strin
 	if err != nil {
 		return err
 	}
-	texts, err := textsOf(r, run)
+	texts, err := s.textsOf(r, run, pipeline)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (s *Server) websocket(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	texts, err := textsOf(r, q.Get("run"))
+	texts, err := s.textsOf(r, q.Get("run"), q.Get("pipeline"))
 	if err != nil {
 		return err
 	}

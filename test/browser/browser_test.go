@@ -87,6 +87,9 @@ func TestAPageShowsWhatModelsWrite(t *testing.T) {
 	building, err := db.ListRuns(t.Context(), store.Filter{Status: []contract.Status{contract.PhaseBuilder.Running()}, Limit: 1})
 	require.NoError(t, err)
 	require.NotEmpty(t, building)
+	deliberating, err := db.ListPipelines(t.Context(), store.PipelineFilter{Status: []contract.PipelineStatus{contract.PipelineOrchestrating}, Limit: 1})
+	require.NoError(t, err)
+	require.NotEmpty(t, deliberating)
 	worker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text := store.LiveText{RunID: building[0].ID, ExecutionID: 1, Turn: 1, Try: 1, Agent: contract.AgentBuilder, Step: "step-001"}
 		if err := json.NewDecoder(r.Body).Decode(&text); err != nil {
@@ -97,7 +100,7 @@ func TestAPageShowsWhatModelsWrite(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]bool{"watched": watched && err == nil})
 	}))
 	t.Cleanup(worker.Close)
-	writes, err := json.Marshal(map[string]any{"run": building[0].ID, "show": worker.URL})
+	writes, err := json.Marshal(map[string]any{"run": building[0].ID, "show": worker.URL, "pipeline": deliberating[0].ID, "account": deliberating[0].RunID})
 	require.NoError(t, err)
 	p.passes(t, "writing", "RGPT_BROWSER_URL="+url, "RGPT_WRITING="+string(writes))
 }

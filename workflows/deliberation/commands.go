@@ -130,7 +130,7 @@ func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.Pipelin
 		return "a newer switch was applied first"
 	}
 	d.ordered = max(d.ordered, c.Order)
-	d.SwitchModels(c.Models)
+	d.SwitchModels(c.Models, "a switch on the fly by "+sender(c))
 	if d.Ending.Finished { // its usage stays in its row
 		d.switchRecoveryModels(ctx, c)
 		return "its recovery uses the new models from the next turn on"
@@ -202,7 +202,7 @@ func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineComm
 	if c.Timeout > 0 {
 		d.Settings.Timeout, d.Settings.ContinuedTimeout, d.ExchangeLimit = c.Timeout, c.Timeout, c.Timeout
 	}
-	d.SwitchModels(c.Models)
+	d.SwitchModels(c.Models, "the command to continue, by "+sender(c))
 	if d.Status != contract.PipelineReport {
 		return "will continue once the opening turns are reported"
 	}
@@ -211,8 +211,12 @@ func (d *deliberation) applyContinue(_ workflow.Context, c contract.PipelineComm
 
 // whoAndWhy returns who gave a command, and why.
 func whoAndWhy(c contract.PipelineCommand) string {
-	by := cmp.Or(c.By, "an unnamed service")
-	return "by " + fault.Clip(by, contract.TextHead) + commands.Because(fault.Clip(c.Reason, contract.TextHead))
+	return "by " + sender(c) + commands.Because(fault.Clip(c.Reason, contract.TextHead))
+}
+
+// sender returns who gave a command.
+func sender(c contract.PipelineCommand) string {
+	return fault.Clip(cmp.Or(c.By, "an unnamed service"), contract.TextHead)
 }
 
 func (d *deliberation) applyStop(_ workflow.Context, c contract.PipelineCommand) string {

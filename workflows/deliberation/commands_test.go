@@ -16,13 +16,15 @@ func TestOfSwitchesOfModelsTheNewestCounts(t *testing.T) {
 	t.Parallel()
 	d := &deliberation{State: state.New(deliberationtest.Input(), time.Unix(0, 0))}
 	d.Join(contract.Alpha, "token", "", time.Unix(0, 0))
+	d.Settings.ModelSources = map[contract.Agent]string{contract.AgentAlpha: "models.phases.alpha", contract.AgentBeta: "models.default"}
 	to := func(order int64, model string) string {
-		c := contract.PipelineCommand{Order: order, Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p", Model: model}}}
+		c := contract.PipelineCommand{Order: order, By: "ann", Models: map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p", Model: model}}}
 		require.NoError(t, d.checkSwitchModel(c))
 		return d.applySwitchModel(nil, c)
 	}
 	require.Contains(t, to(2, "second"), "from the next turn")
 	require.Equal(t, "second", d.Settings.Models[contract.AgentAlpha].Model)
+	require.Equal(t, map[contract.Agent]string{contract.AgentAlpha: "a switch on the fly by ann", contract.AgentBeta: "models.default"}, d.Settings.ModelSources, "and the others' stay")
 	require.Contains(t, to(1, "first"), "newer")
 	require.Equal(t, "second", d.Settings.Models[contract.AgentAlpha].Model, "what comes late is no news")
 	require.Equal(t, "second", d.Participant(contract.Alpha).Model.Model)

@@ -1,6 +1,7 @@
 // What models write, on the page of their run. The Go test shows the texts, as a worker would.
 import { test, expect } from '../lib/fixtures.js';
 import { patient } from '../lib/live.js';
+import { accessible, fits, shoot, shots } from '../lib/check.js';
 
 const writing = JSON.parse(process.env.RGPT_WRITING ?? 'null');
 test.skip(writing === null, 'needs a run that is being built');
@@ -43,5 +44,24 @@ test('a text that is not renewed disappears', async ({ page, request }) => {
   await show(request, { text: 'A worker that dies' });
   await expect(place).toBeVisible();
   await page.clock.fastForward('00:20');
+  await expect(place).toBeHidden();
+});
+
+test('the page of a pipeline shows what its members write until they are done', async ({ page, request }, info) => {
+  const member = { run_id: writing.account, agent: 'alpha', step: '' };
+  await page.goto(`/pipelines/${writing.pipeline}`);
+  const place = page.locator('[data-writing]');
+  await expect(place).toBeHidden();
+  await show(request, { ...member, text: '{"moves": [{"move": "propose", "text": "<b>Keep it' });
+  await expect(place.locator('strong')).toHaveText('alpha');
+  await expect(place.locator('pre')).toHaveText('{"moves": [{"move": "propose", "text": "<b>Keep it');
+  await show(request, { ...member, agent: 'planner', execution_id: 3, text: 'not of the pipeline' });
+  await show(request, { ...member, agent: 'beta', execution_id: 2, thinking: true });
+  await expect(place.locator('article')).toHaveCount(2);
+  await accessible(page, info);
+  await fits(page);
+  if (shots) await shoot(page, 'pipeline-writes');
+  await show(request, { ...member, over: true });
+  await show(request, { ...member, agent: 'beta', execution_id: 2, over: true });
   await expect(place).toBeHidden();
 });

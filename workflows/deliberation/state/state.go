@@ -960,19 +960,27 @@ func (c *State) NextDeadline(now time.Time) time.Time {
 	return next
 }
 
-// SwitchModels switches members to other models from their next turn on.
-func (c *State) SwitchModels(models map[contract.Agent]contract.ModelChoice) {
-	next := map[contract.Agent]contract.ModelChoice{}
+// SwitchModels switches members to other models from their next turn on; source says what determines
+// them.
+func (c *State) SwitchModels(models map[contract.Agent]contract.ModelChoice, source string) {
+	next, sources := map[contract.Agent]contract.ModelChoice{}, map[contract.Agent]string{}
 	for _, m := range contract.Members() {
+		if from, ok := c.Settings.ModelSources[m.Agent()]; ok {
+			sources[m.Agent()] = from
+		}
 		next[m.Agent()] = c.Settings.Models[m.Agent()]
 		other, ok := models[m.Agent()]
 		if !ok {
 			continue
 		}
 		next[m.Agent()] = other
-		if s := c.Participant(m); s != nil && other != c.Settings.Models[m.Agent()] {
+		if other == c.Settings.Models[m.Agent()] {
+			continue
+		}
+		sources[m.Agent()] = source
+		if s := c.Participant(m); s != nil {
 			s.Model = &other
 		}
 	}
-	c.Settings.Models = next
+	c.Settings.Models, c.Settings.ModelSources = next, sources
 }
