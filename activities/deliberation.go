@@ -104,7 +104,8 @@ func (a *Activities) deliberate(ctx context.Context, in contract.ThinkInput) (co
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
 		schema: &schema, strict: in.Schema, prompt: version, member: true, told: news, fallbacks: in.Fallbacks,
-		keep: func(text string) bool { return canReuse(text, bounds) },
+		keep:   func(text string) bool { return canReuse(text, bounds) },
+		usable: func(r model.Response) bool { _, err := verdict.ReadMoves(r.Text, bounds); return err == nil },
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		return a.sendMoves(ctx, in, contract.ThinkResult{Usage: answer.Usage, Bad: f.Message, Code: f.Code}), nil

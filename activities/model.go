@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/responses"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
@@ -35,7 +36,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	}
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
-		fallbacks: in.Fallbacks,
+		fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model sees the problem and may fix it; the workflow counts the attempts.
@@ -135,6 +136,9 @@ type question struct {
 
 	// keep reports whether a valid response is stored in full; nil: always.
 	keep func(text string) bool
+	// usable reports whether a response may answer identical requests of later runs: it must not be one
+	// that its reader rejects.
+	usable func(model.Response) bool
 
 	route *contract.RouteDecision // why choice makes the call
 }
@@ -214,16 +218,16 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		a.Log.WarnContext(ctx, "A budget is nearly used up", "warning", w.Text, "run", q.execution.RunID)
 	}
 	if reserved.Answer != nil {
-		var answer stored
-		if err := json.Unmarshal(reserved.Answer.Answer, &answer); err != nil {
-			return model.Response{}, fmt.Errorf("read the stored response of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
-		}
-		return answer.Response, answer.Err()
+		return readStored(q, reserved.Answer.Answer)
 	}
 	request := plan.request
 	if limit := reserved.Output; limit < plan.asked {
 		request.MaxOutput = limit
 		request.IdempotencyKey += fmt.Sprintf("-%d", limit) // a different request
+	}
+	cache := a.cacheOf(ctx, q, plan, request)
+	if response, found, err := a.fromCache(ctx, q, cache, reserved.ID); found || err != nil {
+		return response, err
 	}
 	response, err := pass.Do(ctx, request, func(r model.Request) (model.Response, error) {
 		paid()
@@ -247,7 +251,100 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	if unsettled := a.storeAnswer(ctx, q, reserved.ID, stored{Response: response, Failure: failure}); unsettled != nil {
 		return model.Response{}, unsettled
 	}
+	if failure == nil {
+		a.cacheResponse(ctx, q, cache, reserved.ID, response)
+	}
 	return response, err
+}
+
+// readStored returns the response of a completed call.
+func readStored(q question, raw json.RawMessage) (model.Response, error) {
+	var answer stored
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return model.Response{}, fmt.Errorf("read the stored response of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
+	}
+	return answer.Response, answer.Err()
+}
+
+// cacheUse is how a call uses the responses to identical requests.
+type cacheUse struct {
+	key responses.Key
+	age time.Duration // of the oldest response that it may use
+}
+
+// cacheOf returns how a call uses the responses to identical requests: an earlier one may answer it, and
+// its own may answer later ones. It returns nil if the run does not want that, or if the call must not: a
+// heal, like any repeated attempt, must not get the same response again.
+func (a *Activities) cacheOf(ctx context.Context, q question, p callPlan, r model.Request) *cacheUse {
+	e := q.execution
+	if p.basis.CacheRetention <= 0 || e.Attempt != 1 || e.Agent == contract.AgentRepair || !r.Deterministic(p.entry) {
+		return nil
+	}
+	at := a.Config.Models.Providers[q.choice.Provider]
+	digest, err := r.Digest(at.Kind, at.BaseURL, at.API, fmt.Sprint(at.Headers))
+	if err != nil {
+		a.Log.WarnContext(ctx, "Could not compare a request with earlier ones", "execution", e.ID, "turn", q.turn, "error", err)
+		return nil
+	}
+	return &cacheUse{responses.Key{
+		Tenant: p.basis.Tenant, Project: p.basis.Project, Repo: p.basis.Repo, Provider: q.choice.Provider, Model: q.choice.Model, Digest: digest,
+	}, p.basis.CacheRetention}
+}
+
+// fromCache completes a reserved call with the response to an identical request of an earlier run, if
+// there is one. It costs nothing.
+func (a *Activities) fromCache(ctx context.Context, q question, use *cacheUse, id store.CallID) (model.Response, bool, error) {
+	if use == nil {
+		return model.Response{}, false, nil
+	}
+	answer, from, ok := a.lookUp(ctx, q, use)
+	if !ok {
+		telemetry.CacheLookups.WithLabelValues(telemetry.CacheMiss).Inc()
+		return model.Response{}, false, nil
+	}
+	answer.Usage, answer.Latency, answer.Estimated = contract.Usage{Calls: 1, FromCache: 1}, 0, false
+	err := a.settle(ctx, q, answer, func(ctx context.Context, raw json.RawMessage, messages []store.Message) error {
+		return a.Store.CompleteFromCache(ctx, id, from, raw, messages)
+	})
+	if err != nil {
+		return model.Response{}, false, err
+	}
+	telemetry.CacheLookups.WithLabelValues(telemetry.CacheHit).Inc()
+	return answer.Response, true, nil
+}
+
+// lookUp returns the response to an identical request, and the call that got it. If the lookup fails,
+// there is none: the model can be asked.
+func (a *Activities) lookUp(ctx context.Context, q question, use *cacheUse) (answer stored, from store.CachedResponse, ok bool) {
+	found, ok, err := responses.Find(ctx, a.Store, use.key, use.age)
+	if err == nil && ok {
+		err = json.Unmarshal(found.Answer, &answer)
+	}
+	if err != nil {
+		a.Log.WarnContext(ctx, "Could not use a cached response; asking the model", "execution", q.execution.ID, "turn", q.turn, "error", err)
+	}
+	return answer, found.From, ok && err == nil
+}
+
+// cacheResponse keeps the usable response to a completed call for identical requests. If that fails, they
+// are sent to the model.
+func (a *Activities) cacheResponse(ctx context.Context, q question, use *cacheUse, id store.CallID, r model.Response) {
+	if use == nil || !q.usable(r) {
+		return
+	}
+	m := a.Config.Models
+	limits := responses.Limits{Age: use.age, Bytes: m.CacheMaxSize.Int64(), Entries: m.CacheEntries}
+	if err := responses.Keep(ctx, a.Store, use.key, id.Call, limits); err != nil {
+		a.Log.WarnContext(ctx, "Could not keep a response for identical requests", "execution", q.execution.ID, "turn", q.turn, "error", err)
+	}
+}
+
+// usableTurn reports whether an agent's response calls tools that it has.
+func (a *Activities) usableTurn(e contract.ExecutionRef, r model.Response) bool {
+	return len(r.ToolCalls) > 0 && len(r.ToolCalls) <= contract.TurnCallLimit && !slices.ContainsFunc(r.ToolCalls, func(c model.ToolCall) bool {
+		_, known := a.toolsOf(e).Definition(c.Name)
+		return !known
+	})
 }
 
 // callPlan is a model call before it is made, and the most that it can use.
@@ -472,6 +569,14 @@ const (
 // Temporal uses the same database; the next attempt then joins the call instead of making, and
 // paying for, another one.
 func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, answer stored) error {
+	return a.settle(ctx, q, answer, func(ctx context.Context, raw json.RawMessage, messages []store.Message) error {
+		return a.Store.CompleteCall(ctx, call, answer.Usage, answer.Latency, raw, messages)
+	})
+}
+
+// settle calls complete with a response in the form in which it is stored, and the messages that it adds
+// to the conversation, until the database accepts them.
+func (a *Activities) settle(ctx context.Context, q question, answer stored, complete func(context.Context, json.RawMessage, []store.Message) error) error {
 	raw, err := json.Marshal(answer)
 	if err != nil {
 		return fmt.Errorf("store the response of execution %d, turn %d: %w", q.execution.ID, q.turn, err)
@@ -481,7 +586,7 @@ func (a *Activities) storeAnswer(ctx context.Context, q question, call store.Cal
 		return err
 	}
 	return a.storeUntilAccepted(context.WithoutCancel(ctx), q, func(ctx context.Context) error {
-		return a.Store.CompleteCall(ctx, call, answer.Usage, answer.Latency, raw, messages)
+		return complete(ctx, raw, messages)
 	})
 }
 

@@ -89,6 +89,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
 		schema: &schema, strict: in.Lessons.Schema, prompt: p.Version, fallbacks: in.Fallbacks,
+		usable: func(r model.Response) bool { _, err := verdict.ReadPlan(schema, r.Text); return err == nil },
 	})
 	if err != nil {
 		return contract.PlanResult{}, err

@@ -199,6 +199,7 @@ type Settings struct {
 	Providers        []string              `json:"providers,omitempty"` // names of providers that the run's models may be switched to
 	Fallbacks        []ModelChoice         `json:"fallbacks,omitempty"` // models to use while another is out, and that a heal may change to, in order
 	Routing          *Routing              `json:"routing,omitempty"`   // nil: every call uses its agent's model while that can make it
+	Cache            *ResponseCache        `json:"cache,omitempty"`     // nil: every request is sent to its model
 	MaxRetries       int                   `json:"max_retries"`         // heals of a phase; 0: none
 	InterventionWait time.Duration         `json:"intervention_wait"`   // for a person's help; no answer in time means no
 	QuotaWait        time.Duration         `json:"quota_wait"`          // for the window of a provider's limit
@@ -222,6 +223,12 @@ type Settings struct {
 	PlanBy           string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
 	Environment      *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs
 	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, for example if the planner finds the goal too complex
+}
+
+// ResponseCache is how a run uses the responses to identical requests of earlier runs of its project.
+// Only requests at temperature 0 do, and only in the first attempt of a phase or step.
+type ResponseCache struct {
+	Retention time.Duration `json:"retention"` // how old a response may be
 }
 
 // Pushes reports whether a release goes beyond the repository on the worker's host: because it is
@@ -332,6 +339,7 @@ type Directives struct {
 // and those that it wrote to it; completion tokens include those of reasoning.
 type Usage struct {
 	Calls            int   `json:"calls"`
+	FromCache        int   `json:"from_cache,omitempty"` // calls that the response to an earlier, identical one answered
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CachedTokens     int64 `json:"cached_tokens,omitempty"`      // read from the provider's cache
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"` // written to it, if that has its own price
@@ -345,6 +353,7 @@ type Usage struct {
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
 		Calls:            u.Calls + v.Calls,
+		FromCache:        u.FromCache + v.FromCache,
 		PromptTokens:     u.PromptTokens + v.PromptTokens,
 		CachedTokens:     u.CachedTokens + v.CachedTokens,
 		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,

@@ -297,8 +297,12 @@ func (a *app) printDetails(d views.RunDetails) {
 			fmt.Fprintf(a.out, "waiting for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)
 		}
 	}
-	fmt.Fprintf(a.out, "\n%d model calls, %d tokens, $%s; %d artifacts (rgpt run artifacts %d)\n",
-		d.Usage.Calls, d.Usage.Tokens(), report.Cost(d.Usage), len(d.Artifacts), d.ID)
+	cached := ""
+	if d.Usage.FromCache > 0 {
+		cached = fmt.Sprintf(" (%d answered at no cost by the responses to identical requests of earlier runs)", d.Usage.FromCache)
+	}
+	fmt.Fprintf(a.out, "\n%d model calls%s, %d tokens, $%s; %d artifacts (rgpt run artifacts %d)\n",
+		d.Usage.Calls, cached, d.Usage.Tokens(), report.Cost(d.Usage), len(d.Artifacts), d.ID)
 	for _, b := range d.Budgets {
 		a.printBudget(b)
 	}

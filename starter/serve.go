@@ -293,6 +293,9 @@ func (a *app) printCleaned(r retention.CleanupReport, host []setup.HostUsage) {
 	} else {
 		fmt.Fprintf(a.out, "Freed: %s (%d contents).\n", ui.Size(r.Blobs.Bytes), r.Blobs.Count)
 	}
+	if r.Responses > 0 {
+		fmt.Fprintf(a.out, "%s: %d responses that were too old to answer identical requests.\n", verb, r.Responses)
+	}
 	if r.Later.Count > 0 {
 		fmt.Fprintf(a.out, "Freed by a later clean-up, because a run may still use them: %s (%d contents).\n", ui.Size(r.Later.Bytes), r.Later.Count)
 	}

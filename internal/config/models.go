@@ -19,6 +19,10 @@ type Models struct {
 	MaxOutputTokens int                 `yaml:"max_output_tokens" validate:"min=256,max=1000000" doc:"Maximum number of output tokens to request from the model."`
 	LiveText        bool                `yaml:"live_text" doc:"Show what models write while they write it, on pages and in clients that follow the run. It is sent through the database and stored nowhere."`
 	LiveTextEvery   time.Duration       `yaml:"live_text_interval" validate:"min=100ms,max=1m" doc:"How often the text of a call is shown while it is written."`
+	CacheIdentical  bool                `yaml:"cache_identical" repo:"yes" doc:"Answer a request that is identical to one of an earlier run of the same project with the response to that one, at no cost. Only for requests at temperature 0, and only in the first attempt of a phase or step."`
+	CacheRetention  time.Duration       `yaml:"cache_retention" repo:"lower" validate:"min=1m,max=8760h" doc:"How long the response to a request answers identical ones."`
+	CacheEntries    int                 `yaml:"cache_entries" validate:"min=1,max=1000000" doc:"Maximum number of responses that answer identical requests, for each project. The oldest are removed first."`
+	CacheMaxSize    Size                `yaml:"cache_max_size" validate:"min=1024,max=67108864" doc:"Maximum size of such a response; larger ones do not answer other requests."`
 	Budgets         Budgets             `yaml:"budgets" doc:"Limits across all runs in this installation."`
 	Breaker         Breaker             `yaml:"breaker" doc:"Circuit breakers of models and providers, shared by all workers."`
 	Providers       map[string]Provider `yaml:"providers" validate:"max=100,dive,keys,name,endkeys" doc:"Providers, each under a name of your choice."`

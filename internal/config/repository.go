@@ -15,7 +15,8 @@ import (
 //
 //   - it may set verification, the commands and variables of environment, deliberation.plan_by and
 //     git.branch_prefix, git.author_name and git.author_email;
-//   - it may select other models for agents, if the operator lists them;
+//   - it may select other models for agents, if the operator lists them, and have identical
+//     requests of its own runs answered from earlier responses;
 //   - it may lower the limits of execution, of findings, of deliberation and of
 //     verification.timeout, require more approvals and retests, and be stricter
 //     about changed tests and new tests, but not the reverse;

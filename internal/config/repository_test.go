@@ -33,8 +33,12 @@ verification:
 git: {branch_prefix: bots/rgpt-, author_name: Bot, author_email: bot@example.com}
 models:
   phases: {builder: {provider: openai, model: gpt-5}}
+  cache_identical: true
+  cache_retention: 1h
 `), "rgpt.yaml")
 	require.NoError(t, err)
+	require.True(t, c.Models.CacheIdentical)
+	require.Equal(t, time.Hour, c.Models.CacheRetention)
 	require.Equal(t, 1, c.Execution.MaxRetries)
 	require.True(t, c.Execution.ApproveRelease)
 	require.Equal(t, 10, c.Execution.Step.Turns)
@@ -65,6 +69,8 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"a provider's address", "models: {providers: {openai: {base_url: \"http://evil\"}}}", "rgpt.yaml:1: models.providers.openai.base_url: a repository may not set this: providers, keys and budgets belong to the operator"},
 		{"budgets", "models: {budgets: {day_tokens: 1}}", "rgpt.yaml:1: models.budgets.day_tokens: a repository may not set this: providers, keys and budgets belong to the operator"},
 		{"the default model", "models: {default: {model: x}}", "rgpt.yaml:1: models.default.model: a repository may not set this: providers, keys and budgets belong to the operator"},
+		{"responses for longer", "models: {cache_retention: 1000h}", "rgpt.yaml:1: models.cache_retention: a repository may lower this but not raise it; the operator's value is 168h"},
+		{"more responses", "models: {cache_entries: 100000}", "rgpt.yaml:1: models.cache_entries: a repository may not set this: providers, keys and budgets belong to the operator"},
 		{"the server", "server: {address: \"0.0.0.0:80\"}", "rgpt.yaml:1: server.address: a repository may not set this: it affects the operator's hosts"},
 		{"the database", "database: {url: \"postgres://evil/x\"}", "rgpt.yaml:1: database.url: a repository may not set this: it affects the operator's hosts"},
 		{"the store", "artifacts: {url: \"s3://evil\"}", "rgpt.yaml:1: artifacts.url: a repository may not set this: only the operator decides where data is stored"},

@@ -27,6 +27,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/responses"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
@@ -86,6 +87,7 @@ type CleanupReport struct {
 	Logs         Amount      `json:"logs" doc:"logs of runs that keep their other files"`
 	Environments Amount      `json:"environments" doc:"archives of environments"`
 	Blobs        Amount      `json:"blobs" doc:"contents that were removed from the store"`
+	Responses    int64       `json:"responses" doc:"responses that no longer answer identical requests because they are too old"`
 	Later        Amount      `json:"later" doc:"contents without a reference that a later clean-up removes, because a run may still use them"`
 	Runs         []RunAmount `json:"runs" doc:"the runs whose files or logs these are, at most 1,000"`
 	Held         int64       `json:"held" doc:"expired runs that keep their files because they are on hold"`
@@ -177,6 +179,10 @@ type work struct {
 }
 
 func (w *work) do(ctx context.Context) error {
+	var err error
+	if w.report.Responses, err = responses.Expire(ctx, w.store, w.DryRun); err != nil {
+		return err
+	}
 	if err := w.files(ctx); err != nil {
 		return err
 	}
@@ -349,7 +355,7 @@ func (w *work) finish(ctx context.Context) error {
 	err = errors.Join(err, w.rows.End(ctx, w.report.ID, w.report))
 	attrs := []any{
 		"cleanup", w.report.ID, "origin", w.Origin, "by", w.By, "runs", w.runs, "files", w.report.Files.Count, "logs", w.report.Logs.Count,
-		"environments", w.report.Environments.Count, "blobs", w.report.Blobs.Count, "freed", w.report.Blobs.Bytes, "held", w.report.Held,
+		"environments", w.report.Environments.Count, "responses", w.report.Responses, "blobs", w.report.Blobs.Count, "freed", w.report.Blobs.Bytes, "held", w.report.Held,
 		"continued", w.report.Continued, "took", w.now().Sub(w.began).Round(time.Millisecond),
 	}
 	if w.report.Over > 0 {

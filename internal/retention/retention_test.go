@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/responses"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
@@ -525,4 +526,24 @@ func TestAContentThatCannotBeRemovedKeepsNoOther(t *testing.T) {
 	}
 	require.NoError(t, os.RemoveAll(filepath.Dir(inTheWay)))
 	require.EqualValues(t, 1, i.clean(retention.Policy{Blobs: true}).Blobs.Count)
+}
+
+func TestResponsesThatAreTooOldToAnswerRequestsAreForgotten(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	i.run(day, 0) // its conversation stays
+	execution := i.Apply(t, contract.Record{Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner}})
+	for turn, age := range []time.Duration{time.Nanosecond, time.Hour} {
+		call, err := i.ReserveCall(t.Context(), store.Reservation{Execution: execution, Turn: turn + 1, Provider: "p", Model: "m"})
+		require.NoError(t, err)
+		require.NoError(t, i.CompleteCall(t.Context(), call.ID, contract.Usage{}, 0, []byte(`{}`), nil))
+		key := responses.Key{Tenant: "t", Project: "p", Repo: "r", Digest: fmt.Sprint(turn)}
+		require.NoError(t, responses.Keep(t.Context(), i.Store, key, call.ID.Call, responses.Limits{Age: age, Bytes: 100, Entries: 10}))
+	}
+	require.Equal(t, int64(1), i.dryRun(retention.Policy{}).Responses)
+	require.Equal(t, int64(1), i.clean(retention.Policy{}).Responses)
+	require.Zero(t, i.clean(retention.Policy{}).Responses)
+	n, err := i.Usage(t.Context(), execution.RunID)
+	require.NoError(t, err)
+	require.Equal(t, 2, n.Calls, "the calls themselves stay")
 }

@@ -393,6 +393,9 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 		ModelTimeout:     cfg.Models.Timeout,
 	}
 	spec := RunSpec{BranchPrefix: cfg.Git.BranchPrefix, Verification: Verification(cfg)}
+	if cfg.Models.CacheIdentical {
+		settings.Cache = &contract.ResponseCache{Retention: cfg.Models.CacheRetention}
+	}
 	settings.Environment, spec.Environment = environmentOf(cfg)
 	return settings, spec
 }

@@ -160,6 +160,16 @@ type ModelCall struct {
 	Failure        *contract.Failure `json:"failure,omitempty"`
 	StartedAt      time.Time         `json:"started_at"`
 	FinishedAt     *time.Time        `json:"finished_at"`
+
+	// CachedResponse is the earlier call whose response answered this one at no cost; nil: a model
+	// answered it.
+	CachedResponse *CachedResponse `json:"cached_response,omitempty"`
+}
+
+// CachedResponse names the call whose response answered an identical request.
+type CachedResponse struct {
+	RunID  int64 `json:"run_id"`
+	CallID int64 `json:"call_id"`
 }
 
 // ReserveCall reserves tokens and money for a model call in all its budgets, or in none. For a
@@ -283,11 +293,25 @@ func warn(ctx context.Context, q *db.Queries, batch *batch, r Reservation, all [
 // provider charges for it; if it finishes second, its response is dropped and it gets
 // ErrSuperseded. The reservations of other attempts remain until these are settled.
 func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
+	return s.completeCall(ctx, id, nil, usage, latency, answer, messages)
+}
+
+// CompleteFromCache is CompleteCall for a call that no model was asked: the response to an earlier,
+// identical call answers it, at no cost. The call's row names that one.
+func (s *Store) CompleteFromCache(ctx context.Context, id CallID, from CachedResponse, answer json.RawMessage, messages []Message) error {
+	return s.completeCall(ctx, id, &from, contract.Usage{}, 0, answer, messages)
+}
+
+func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedResponse, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
 	answer, err := rowconv.Document(answer)
 	if err != nil {
 		return err
 	}
 	added, err := rowconv.Encode(NotNil(messages))
+	if err != nil {
+		return err
+	}
+	source, err := rowconv.EncodeSome(from)
 	if err != nil {
 		return err
 	}
@@ -308,6 +332,9 @@ func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usag
 		if superseded {
 			batch.queue(q.BookLateCall(ctx, late(id, usage, rest)))
 			return batch.flush(ctx)
+		}
+		if from != nil {
+			batch.queue(q.MarkCached(ctx, db.MarkCachedParams{ID: id.Call, CachedResponse: source}))
 		}
 		batch.queue(
 			q.CompleteCall(ctx, db.CompleteCallParams{
@@ -488,15 +515,19 @@ func late(id CallID, usage contract.Usage, rest json.RawMessage) db.BookLateCall
 
 // CallBasis is what is known before a model call.
 type CallBasis struct {
-	Tenant, Project string          // of the run
-	Provider, Model string          // of the previous turn's call; empty if it is not complete
-	Answer          json.RawMessage // to the previous turn's call
+	Tenant, Project, Repo string          // of the run
+	CacheRetention        time.Duration   // of the run: how old the response to an identical request may be; 0: it is not used
+	Provider, Model       string          // of the previous turn's call; empty if it is not complete
+	Answer                json.RawMessage // to the previous turn's call
 }
 
 // CallBasis returns what is known before a turn of an execution.
 func (s *Store) CallBasis(ctx context.Context, execution contract.ExecutionRef, turn int) (CallBasis, error) {
 	row, err := s.q.CallBasis(ctx, db.CallBasisParams{ExecutionID: execution.ID, Turn: int32(turn - 1), RunID: execution.RunID})
-	return CallBasis(row), dberr.Explain(err, "read what precedes turn %d of execution %d", turn, execution.ID)
+	return CallBasis{
+		Tenant: row.Tenant, Project: row.Project, Repo: row.Repo, CacheRetention: time.Duration(row.CacheRetention),
+		Provider: row.Provider, Model: row.Model, Answer: row.Answer,
+	}, dberr.Explain(err, "read what precedes turn %d of execution %d", turn, execution.ID)
 }
 
 // Answer returns the stored response of a model call, or ErrNotFound while there is none.
@@ -521,7 +552,7 @@ func (s *Store) Usage(ctx context.Context, runID int64) (contract.Usage, error) 
 		return contract.Usage{}, dberr.Explain(err, "total the model calls of run %d", runID)
 	}
 	return contract.Usage{
-		Calls: int(row.Calls), PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,
+		Calls: int(row.Calls), FromCache: int(row.FromCache), PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,
 		CachedTokens: row.CachedTokens, CacheWriteTokens: row.CacheWriteTokens, ReasoningTokens: row.ReasoningTokens, EstimatedPrice: row.PriceEstimated,
 	}, nil
 }
@@ -553,7 +584,20 @@ func modelCallOf(r db.ModelCall) ModelCall {
 	if r.Status == rowconv.CallDone {
 		call.Usage.Calls = 1
 	}
+	if call.CachedResponse = cachedOf(r.CachedResponse); call.CachedResponse != nil {
+		call.Usage.FromCache = 1
+	}
 	return call
+}
+
+// cachedOf reads which call's response answered a call. Only MarkCached writes the column, so its
+// content is valid.
+func cachedOf(raw json.RawMessage) *CachedResponse {
+	from, err := rowconv.Decode[*CachedResponse](raw)
+	if err != nil {
+		return nil
+	}
+	return from
 }
 
 // Budget is the state of a budget.

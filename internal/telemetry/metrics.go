@@ -98,6 +98,9 @@ var (
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300}, "provider", "model")
 	// ModelErrors counts failed model calls by failure class and code.
 	ModelErrors = counter("rgpt_model_errors_total", "Failed model calls, by failure class and code.", "provider", "model", "class", "code")
+	// CacheLookups counts requests for which the response to an identical one was looked up; result is
+	// hit or miss.
+	CacheLookups = counter("rgpt_model_cache_lookups_total", "Requests for which the response to an identical, earlier one was looked up, by result: hit (it answered the request) or miss.", "result")
 	// LiveTexts counts attempts to show what a model writes; outcome is shown, unwatched or failed.
 	LiveTexts = counter("rgpt_model_live_texts_total", "Attempts to show what a model writes while it writes it, by outcome: shown, unwatched (nobody watched) or failed.", "outcome")
 	// ModelFallbacks counts switches of runs' agents to another model, because the breaker of their own
@@ -267,6 +270,19 @@ func EndedPipeline(status contract.PipelineStatus, abort contract.AbortReason, t
 func ExpectLiveTexts() {
 	for _, outcome := range []string{"shown", "unwatched", "failed"} {
 		LiveTexts.WithLabelValues(outcome)
+	}
+}
+
+// Results of looking up the response to an identical request.
+const (
+	CacheHit  = "hit"
+	CacheMiss = "miss"
+)
+
+// ExpectCacheLookups exports the metric of cached responses as 0 for each result.
+func ExpectCacheLookups() {
+	for _, result := range []string{CacheHit, CacheMiss} {
+		CacheLookups.WithLabelValues(result)
 	}
 }
 

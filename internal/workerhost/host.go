@@ -171,6 +171,7 @@ func expectModelMetrics(cfg *config.Config) {
 		telemetry.BudgetWarnings.WithLabelValues(string(scope))
 	}
 	telemetry.ExpectLiveTexts()
+	telemetry.ExpectCacheLookups()
 	for name := range cfg.Models.Providers {
 		telemetry.BreakersOpened.WithLabelValues(name, telemetry.AllModels)
 		telemetry.ProviderWait.WithLabelValues(name)

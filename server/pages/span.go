@@ -111,6 +111,12 @@ func (s *Server) callSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 	if c.ReservedMicros > 0 || c.ReservedTokens > 0 {
 		d.Facts = append(d.Facts, ui.Fact{Name: "reserved", Value: fmt.Sprintf("%s tokens, %s", ui.Count(c.ReservedTokens), ui.Dollars(c.ReservedMicros))})
 	}
+	if from := c.CachedResponse; from != nil {
+		d.Facts = append(d.Facts, ui.Fact{
+			Name: "cached response", Value: fmt.Sprintf("The request was identical to model call %d of run %d, so its response was used again at no cost", from.CallID, from.RunID),
+			Href: fmt.Sprintf("/runs/%d/logs", from.RunID),
+		})
+	}
 	if d.Route, err = routeOf(c); err != nil {
 		return nil, fmt.Errorf("read why model call %d used its model: %w", id, err)
 	}

@@ -230,6 +230,9 @@ func costs(b *strings.Builder, d views.RunDetails) {
 	if u.CachedTokens+u.CacheWriteTokens > 0 {
 		fmt.Fprintf(b, "\nOf the prompt tokens, %d were read from the providers' caches, and %d were written to them.\n", u.CachedTokens, u.CacheWriteTokens)
 	}
+	if u.FromCache > 0 {
+		fmt.Fprintf(b, "\nOf the calls, %d cost nothing: their requests were identical to those of earlier runs, whose responses were used again.\n", u.FromCache)
+	}
 	if u.EstimatedPrice {
 		b.WriteString("\nThe price of a model is unknown; its costs are estimated with the highest known prices of its kind of provider.\n")
 	}

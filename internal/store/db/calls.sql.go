@@ -104,7 +104,9 @@ func (q *Queries) Budget(ctx context.Context, arg BudgetParams) (Budget, error) 
 }
 
 const callBasis = `-- name: CallBasis :one
-SELECT r.tenant, r.project, coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer
+SELECT r.tenant, r.project, coalesce(r.settings -> 'repo' ->> 'url', '')::text AS repo,
+       coalesce((r.settings -> 'cache' ->> 'retention')::bigint, 0)::bigint AS cache_retention,
+       coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer
 FROM orchestrator_runs r
 LEFT JOIN orchestrator_model_calls c ON c.execution_id = $1 AND c.turn = $2 AND c.status = 'done'
 WHERE r.id = $3
@@ -117,20 +119,25 @@ type CallBasisParams struct {
 }
 
 type CallBasisRow struct {
-	Tenant   string
-	Project  string
-	Provider string
-	Model    string
-	Answer   json.RawMessage
+	Tenant         string
+	Project        string
+	Repo           string
+	CacheRetention int64
+	Provider       string
+	Model          string
+	Answer         json.RawMessage
 }
 
-// What is known before a call: to whom its run belongs, and the call of the previous turn.
+// What is known before a call: to whom its run belongs, whether identical requests are answered from
+// earlier responses (for how many nanoseconds; 0: they are not), and the call of the previous turn.
 func (q *Queries) CallBasis(ctx context.Context, arg CallBasisParams) (CallBasisRow, error) {
 	row := q.db.QueryRow(ctx, callBasis, arg.ExecutionID, arg.Turn, arg.RunID)
 	var i CallBasisRow
 	err := row.Scan(
 		&i.Tenant,
 		&i.Project,
+		&i.Repo,
+		&i.CacheRetention,
 		&i.Provider,
 		&i.Model,
 		&i.Answer,
@@ -465,6 +472,20 @@ func (q *Queries) MakeBudgets(ctx context.Context, arg MakeBudgetsParams) error 
 	return err
 }
 
+const markCached = `-- name: MarkCached :exec
+UPDATE orchestrator_model_calls SET cached_response = $1 WHERE id = $2
+`
+
+type MarkCachedParams struct {
+	CachedResponse json.RawMessage
+	ID             int64
+}
+
+func (q *Queries) MarkCached(ctx context.Context, arg MarkCachedParams) error {
+	_, err := q.db.Exec(ctx, markCached, arg.CachedResponse, arg.ID)
+	return err
+}
+
 const markWarned = `-- name: MarkWarned :exec
 UPDATE orchestrator_budgets SET warned = true
 WHERE (scope_kind, scope_key) IN (SELECT unnest($1::text[]), unnest($2::text[]))
@@ -481,7 +502,7 @@ func (q *Queries) MarkWarned(ctx context.Context, arg MarkWarnedParams) error {
 }
 
 const modelCalls = `-- name: ModelCalls :many
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, route, price_estimated FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, route, price_estimated, cached_response FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
@@ -527,6 +548,7 @@ func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, err
 			&i.Superseded,
 			&i.Route,
 			&i.PriceEstimated,
+			&i.CachedResponse,
 		); err != nil {
 			return nil, err
 		}
@@ -638,6 +660,7 @@ func (q *Queries) OpenCallsOfExecution(ctx context.Context, executionID int64) (
 
 const usage = `-- name: Usage :one
 SELECT count(*) FILTER (WHERE status = 'done')::bigint AS calls,
+       count(*) FILTER (WHERE cached_response IS NOT NULL)::bigint AS from_cache,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
        coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
@@ -649,6 +672,7 @@ FROM orchestrator_model_calls WHERE run_id = $1
 
 type UsageRow struct {
 	Calls            int64
+	FromCache        int64
 	PromptTokens     int64
 	CompletionTokens int64
 	CachedTokens     int64
@@ -663,6 +687,7 @@ func (q *Queries) Usage(ctx context.Context, runID int64) (UsageRow, error) {
 	var i UsageRow
 	err := row.Scan(
 		&i.Calls,
+		&i.FromCache,
 		&i.PromptTokens,
 		&i.CompletionTokens,
 		&i.CachedTokens,
@@ -676,6 +701,7 @@ func (q *Queries) Usage(ctx context.Context, runID int64) (UsageRow, error) {
 
 const usageByModel = `-- name: UsageByModel :many
 SELECT agent, provider, model, count(*) FILTER (WHERE status = 'done')::bigint AS calls,
+       count(*) FILTER (WHERE cached_response IS NOT NULL)::bigint AS from_cache,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
        coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
@@ -691,6 +717,7 @@ type UsageByModelRow struct {
 	Provider         string
 	Model            string
 	Calls            int64
+	FromCache        int64
 	PromptTokens     int64
 	CompletionTokens int64
 	CachedTokens     int64
@@ -714,6 +741,7 @@ func (q *Queries) UsageByModel(ctx context.Context, runID int64) ([]UsageByModel
 			&i.Provider,
 			&i.Model,
 			&i.Calls,
+			&i.FromCache,
 			&i.PromptTokens,
 			&i.CompletionTokens,
 			&i.CachedTokens,

@@ -87,6 +87,18 @@ type Budget struct {
 	Warned         bool
 }
 
+type CachedResponse struct {
+	Tenant    string
+	Project   string
+	Repo      string
+	Provider  string
+	Model     string
+	Digest    string
+	CallID    int64
+	StoredAt  time.Time
+	ExpiresAt time.Time
+}
+
 type Check struct {
 	ExecutionID int64
 	CheckID     string
@@ -255,6 +267,7 @@ type ModelCall struct {
 	Superseded       json.RawMessage
 	Route            json.RawMessage
 	PriceEstimated   bool
+	CachedResponse   json.RawMessage
 }
 
 type ModelChoice struct {

@@ -12,7 +12,7 @@ import (
 )
 
 const callOfRun = `-- name: CallOfRun :one
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, route, price_estimated FROM orchestrator_model_calls WHERE id = $1 AND run_id = $2
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, route, price_estimated, cached_response FROM orchestrator_model_calls WHERE id = $1 AND run_id = $2
 `
 
 type CallOfRunParams struct {
@@ -57,12 +57,14 @@ func (q *Queries) CallOfRun(ctx context.Context, arg CallOfRunParams) (ModelCall
 		&i.Superseded,
 		&i.Route,
 		&i.PriceEstimated,
+		&i.CachedResponse,
 	)
 	return i, err
 }
 
 const callSums = `-- name: CallSums :many
 SELECT c.execution_id, c.provider, c.model, count(*) FILTER (WHERE c.status = 'done')::bigint AS calls, count(*) FILTER (WHERE c.status = 'reserved')::bigint AS open,
+       count(*) FILTER (WHERE c.cached_response IS NOT NULL)::bigint AS from_cache,
        coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(c.cached_tokens), 0)::bigint AS cached_tokens, coalesce(sum(c.cache_write_tokens), 0)::bigint AS cache_write_tokens,
        coalesce(sum(c.reasoning_tokens), 0)::bigint AS reasoning_tokens,
@@ -77,6 +79,7 @@ type CallSumsRow struct {
 	Model            string
 	Calls            int64
 	Open             int64
+	FromCache        int64
 	PromptTokens     int64
 	CompletionTokens int64
 	CachedTokens     int64
@@ -101,6 +104,7 @@ func (q *Queries) CallSums(ctx context.Context, runID int64) ([]CallSumsRow, err
 			&i.Model,
 			&i.Calls,
 			&i.Open,
+			&i.FromCache,
 			&i.PromptTokens,
 			&i.CompletionTokens,
 			&i.CachedTokens,

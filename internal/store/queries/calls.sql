@@ -72,6 +72,9 @@ SET status = 'done', answer_try = @try::int, settled = array_append(settled, @tr
     error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
 WHERE id = @id;
 
+-- name: MarkCached :exec
+UPDATE orchestrator_model_calls SET cached_response = @cached_response WHERE id = @id;
+
 -- name: FailCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'failed', settled = array_append(settled, @try::int), superseded = @superseded, reserved_tokens = 0, reserved_micros = 0,
@@ -93,8 +96,11 @@ SET settled = array_append(settled, @try::int), superseded = @superseded,
 WHERE id = @id;
 
 -- name: CallBasis :one
--- What is known before a call: to whom its run belongs, and the call of the previous turn.
-SELECT r.tenant, r.project, coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer
+-- What is known before a call: to whom its run belongs, whether identical requests are answered from
+-- earlier responses (for how many nanoseconds; 0: they are not), and the call of the previous turn.
+SELECT r.tenant, r.project, coalesce(r.settings -> 'repo' ->> 'url', '')::text AS repo,
+       coalesce((r.settings -> 'cache' ->> 'retention')::bigint, 0)::bigint AS cache_retention,
+       coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer
 FROM orchestrator_runs r
 LEFT JOIN orchestrator_model_calls c ON c.execution_id = @execution_id AND c.turn = @turn AND c.status = 'done'
 WHERE r.id = @run_id;
@@ -113,6 +119,7 @@ SELECT * FROM orchestrator_model_calls WHERE run_id = @run_id ORDER BY id;
 
 -- name: Usage :one
 SELECT count(*) FILTER (WHERE status = 'done')::bigint AS calls,
+       count(*) FILTER (WHERE cached_response IS NOT NULL)::bigint AS from_cache,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
        coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
@@ -123,6 +130,7 @@ FROM orchestrator_model_calls WHERE run_id = @run_id;
 
 -- name: UsageByModel :many
 SELECT agent, provider, model, count(*) FILTER (WHERE status = 'done')::bigint AS calls,
+       count(*) FILTER (WHERE cached_response IS NOT NULL)::bigint AS from_cache,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
        coalesce(sum(completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,

@@ -97,6 +97,7 @@ FROM orchestrator_plans p WHERE p.run_id = @run_id ORDER BY p.id DESC LIMIT @mos
 
 -- name: CallSums :many
 SELECT c.execution_id, c.provider, c.model, count(*) FILTER (WHERE c.status = 'done')::bigint AS calls, count(*) FILTER (WHERE c.status = 'reserved')::bigint AS open,
+       count(*) FILTER (WHERE c.cached_response IS NOT NULL)::bigint AS from_cache,
        coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens, coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
        coalesce(sum(c.cached_tokens), 0)::bigint AS cached_tokens, coalesce(sum(c.cache_write_tokens), 0)::bigint AS cache_write_tokens,
        coalesce(sum(c.reasoning_tokens), 0)::bigint AS reasoning_tokens,

@@ -24,7 +24,7 @@ func (v *Views) ModelUsage(ctx context.Context, runID int64) ([]ModelUsage, erro
 	usage, err := v.q.UsageByModel(ctx, runID)
 	return rowconv.Convert(usage, func(u db.UsageByModelRow) ModelUsage {
 		return ModelUsage{Agent: contract.Agent(u.Agent), Provider: u.Provider, Model: u.Model, Usage: contract.Usage{
-			Calls: int(u.Calls), PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, MicroUSD: u.CostMicros,
+			Calls: int(u.Calls), FromCache: int(u.FromCache), PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, MicroUSD: u.CostMicros,
 			CachedTokens: u.CachedTokens, CacheWriteTokens: u.CacheWriteTokens, ReasoningTokens: u.ReasoningTokens, EstimatedPrice: u.PriceEstimated,
 		}}
 	}), dberr.Explain(err, "read the model usage of run %d", runID)
@@ -69,7 +69,7 @@ func (v *Views) Spending(ctx context.Context, runID int64) ([]Spending, error) {
 	rows, err := v.q.CallSums(ctx, runID)
 	return rowconv.Convert(rows, func(r db.CallSumsRow) Spending {
 		return Spending{ExecutionID: r.ExecutionID, Provider: r.Provider, Model: r.Model, Open: int(r.Open), Usage: contract.Usage{
-			Calls: int(r.Calls), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
+			Calls: int(r.Calls), FromCache: int(r.FromCache), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
 			CachedTokens: r.CachedTokens, CacheWriteTokens: r.CacheWriteTokens, ReasoningTokens: r.ReasoningTokens, EstimatedPrice: r.PriceEstimated,
 		}}
 	}), dberr.Explain(err, "total the usage of run %d", runID)
