@@ -179,6 +179,36 @@ func TestACostWithoutAKnownPriceIsShownAsEstimated(t *testing.T) {
 	require.Contains(t, text, "unknown (estimated: ")
 }
 
+func TestACallSaysThatAnEarlierResponseAnsweredItOrThatItsOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	step := b.record(t, contract.Record{RunID: id, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}})
+	reserve := func(turn int) store.CallID {
+		held, err := b.ReserveCall(t.Context(), store.Reservation{Execution: step, Turn: turn, Provider: "p", Model: "m", Prompt: 1234, Scopes: []store.Scope{store.RunScope(id, contract.RunBudget{})}})
+		require.NoError(t, err)
+		return held.ID
+	}
+	cached, lost := reserve(1), reserve(2)
+	require.NoError(t, b.CompleteFromCache(t.Context(), cached, store.CachedResponse{RunID: 7, CallID: 99}, []byte(`{}`), nil))
+	n, err := b.GiveUpCalls(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	page := func(call store.CallID) string {
+		_, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=call-%d", id, call.Call))
+		return text
+	}
+	require.Contains(t, page(cached), "identical to model call 99 of run 7")
+	require.NotContains(t, page(cached), "workers died")
+	require.Contains(t, page(lost), "up to 1.2k tokens")
+	require.NotContains(t, page(lost), "identical")
+	_, text := b.page(t, fmt.Sprintf("/runs/%d/cost", id))
+	require.Contains(t, text, "cached responses")
+	cards, err := b.Cards(t.Context(), []int64{id})
+	require.NoError(t, err)
+	require.Zero(t, cards[id].Tokens, "a run has used what its calls have used")
+}
+
 func TestPagesOfTimePlanAndCostAnswerWhateverIsAsked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

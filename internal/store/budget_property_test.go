@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -24,7 +25,7 @@ const (
 )
 
 // spender makes the calls of one round. Its workers may die between any two steps, take calls over
-// from each other, and settle twice or late.
+// from each other, and settle twice, late, or after their calls were given up.
 type spender struct {
 	*fixture
 	turn   int
@@ -32,6 +33,9 @@ type spender struct {
 	tokens atomic.Int64 // settled
 	micros atomic.Int64
 	ended  atomic.Int64 // calls that a budget refused
+
+	mu       sync.Mutex
+	lastWord []func(context.Context) error
 }
 
 // reservation is one of a random size.
@@ -91,12 +95,19 @@ func (s *spender) work(ctx context.Context, e contract.ExecutionRef, random *ran
 			break
 		}
 		settle := func() error { return s.settle(ctx, r, got, random) }
-		switch random.IntN(4) {
+		switch random.IntN(6) {
 		case 0: // dies: nobody learns whether the provider charged
 			continue
 		case 1:
 			late = append(late, settle)
 			continue
+		case 2: // settles when everything was given up
+			s.afterwards(func(ctx context.Context) error { return s.settle(ctx, r, got, random) })
+			continue
+		case 3: // somebody gives up calls that are being made, perhaps this one
+			if _, err := s.GiveUpCalls(ctx, 0, 1+random.IntN(parallelAttempts)); err != nil {
+				return err
+			}
 		}
 		if err := settle(); err != nil {
 			return err
@@ -108,6 +119,30 @@ func (s *spender) work(ctx context.Context, e contract.ExecutionRef, random *ran
 		}
 	}
 	return nil
+}
+
+// afterwards makes an attempt settle after its round.
+func (s *spender) afterwards(settle func(context.Context) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastWord = append(s.lastWord, settle)
+}
+
+// requireBooked checks that nothing is reserved, and that each budget has spent what was settled and
+// what attempts of unknown outcome can have used.
+func (s *spender) requireBooked(ctx context.Context, t *testing.T, conn *pgx.Conn) (unknown int64) {
+	t.Helper()
+	var tokens, micros int64
+	require.NoError(t, conn.QueryRow(ctx, `
+		SELECT coalesce(sum((h ->> 'tokens')::bigint), 0), coalesce(sum((h ->> 'micros')::bigint), 0)
+		FROM orchestrator_model_calls c, jsonb_array_elements(c.given_up) h WHERE c.turn = $1`, s.turn).Scan(&tokens, &micros))
+	for _, scope := range s.scopes {
+		budget, err := s.Budget(ctx, scope.Kind, scope.Key)
+		require.NoError(t, err)
+		require.Equal(t, []int64{s.tokens.Load() + tokens, s.micros.Load() + micros, 0, 0},
+			[]int64{budget.SpentTokens, budget.SpentMicros, budget.ReservedTokens, budget.ReservedMicros}, "round %d, %s", s.turn, scope.Kind)
+	}
+	return tokens
 }
 
 // guard makes the database reject every statement after which a budget would be overspent.
@@ -124,8 +159,9 @@ const guard = `
 	END $$;
 	CREATE TRIGGER within_limits BEFORE UPDATE ON orchestrator_budgets FOR EACH ROW EXECUTE FUNCTION within_limits()`
 
-// TestNoBudgetIsOverspentAtAnyMoment lets 50 workers spend the same budgets in each round. In the
-// end, nothing is reserved, and what is spent is what was settled.
+// TestNoBudgetIsOverspentAtAnyMoment lets 50 workers spend the same budgets in each round, while calls
+// are given up. In the end, nothing is reserved, and what is spent is what was settled, and what attempts
+// of unknown outcome can have used.
 func TestNoBudgetIsOverspentAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	rounds := propertyRounds
@@ -139,7 +175,7 @@ func TestNoBudgetIsOverspentAtAnyMoment(t *testing.T) {
 	}
 	const seed = 20261126
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a seeded test
-	refused, settled := int64(0), int64(0)
+	refused, settled, unknown, late := int64(0), int64(0), int64(0), 0
 	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		_, err := conn.Exec(ctx, guard)
 		require.NoError(t, err)
@@ -161,15 +197,16 @@ func TestNoBudgetIsOverspentAtAnyMoment(t *testing.T) {
 				n, err = s.GiveUpCalls(ctx, 0, parallelAttempts)
 				require.NoError(t, err)
 			}
-			for _, scope := range s.scopes {
-				budget, err := s.Budget(ctx, scope.Kind, scope.Key)
-				require.NoError(t, err)
-				require.Equal(t, []int64{s.tokens.Load(), s.micros.Load(), 0, 0},
-					[]int64{budget.SpentTokens, budget.SpentMicros, budget.ReservedTokens, budget.ReservedMicros}, "round %d, %s", round, scope.Kind)
+			s.requireBooked(ctx, t, conn)
+			for _, settle := range s.lastWord {
+				require.NoError(t, settle(ctx), "round %d", round)
 			}
-			refused, settled = refused+s.ended.Load(), settled+s.tokens.Load()
+			unknown += s.requireBooked(ctx, t, conn)
+			refused, settled, late = refused+s.ended.Load(), settled+s.tokens.Load(), late+len(s.lastWord)
 		}
 	})
 	require.Positive(t, refused, "limits are reached")
 	require.Positive(t, settled)
+	require.Positive(t, late, "attempts settle after they were given up")
+	require.Positive(t, unknown, "attempts never settle")
 }

@@ -155,6 +155,7 @@ type ModelCall struct {
 	Tries          int               `json:"tries"`
 	ReservedTokens int64             `json:"reserved_tokens"`
 	ReservedMicros int64             `json:"reserved_micros"`
+	Unsettled      Unsettled         `json:"unsettled,omitzero"`
 	Usage          contract.Usage    `json:"usage"`
 	LatencyMS      int64             `json:"latency_ms"`
 	Failure        *contract.Failure `json:"failure,omitempty"`
@@ -164,6 +165,13 @@ type ModelCall struct {
 	// CachedResponse is the earlier call whose response answered this one at no cost; nil: a model
 	// answered it.
 	CachedResponse *CachedResponse `json:"cached_response,omitempty"`
+}
+
+// Unsettled is what attempts of a call may have used at most whose outcome is unknown, because their
+// workers died. Budgets count it as spent; usage does not include it.
+type Unsettled struct {
+	Tokens   int64 `json:"tokens"`
+	MicroUSD int64 `json:"micro_usd"`
 }
 
 // CachedResponse names the call whose response answered an identical request.
@@ -325,12 +333,12 @@ func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedRespons
 		if slices.Contains(call.Settled, int32(id.Try)) {
 			return nil
 		}
-		q, batch, rest, err := book(ctx, tx, call, id.Try, usage)
+		q, batch, left, err := book(ctx, tx, call, id.Try, usage)
 		if err != nil {
 			return err
 		}
 		if superseded {
-			batch.queue(q.BookLateCall(ctx, late(id, usage, rest)))
+			batch.queue(q.BookLateCall(ctx, late(id, usage, left)))
 			return batch.flush(ctx)
 		}
 		if from != nil {
@@ -338,7 +346,7 @@ func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedRespons
 		}
 		batch.queue(
 			q.CompleteCall(ctx, db.CompleteCallParams{
-				ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
+				ID: id.Call, Try: int32(id.Try), Superseded: left.superseded, GivenUp: left.givenUp, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
 				CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 				CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice, LatencyMs: latency.Milliseconds(), Answer: answer,
 			}),
@@ -368,12 +376,12 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 		if call.Status != rowconv.CallReserved || int(call.Tries) != id.Try {
 			return bookLate(ctx, tx, call, id, usage)
 		}
-		q, batch, rest, err := book(ctx, tx, call, id.Try, usage)
+		q, batch, left, err := book(ctx, tx, call, id.Try, usage)
 		if err != nil {
 			return err
 		}
 		batch.queue(q.FailCall(ctx, db.FailCallParams{
-			ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice,
+			ID: id.Call, Try: int32(id.Try), Superseded: left.superseded, GivenUp: left.givenUp, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice,
 			CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 			ErrorClass: string(failure.Class), ErrorCode: string(failure.Code), ErrorMessage: rowconv.Text(failure.Message),
 		}))
@@ -382,9 +390,10 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 	return dberr.Explain(err, "record the failure of model call %d", id.Call)
 }
 
-// GiveUpCalls releases the reservations of at most limit model calls that were reserved longer than
+// GiveUpCalls gives up the reservations of at most limit model calls that were reserved longer than
 // olderThan ago, and returns the number of such calls. They belonged to workers that died and runs
-// that nobody continued. If such a call completes after all, its usage is booked then.
+// that nobody continued. What their providers charge is unknown, so from then on their budgets count
+// them as used in full. If such a call completes after all, its usage takes the place of that.
 func (s *Store) GiveUpCalls(ctx context.Context, olderThan time.Duration, limit int) (int, error) {
 	rows, err := s.q.OpenCallsBefore(ctx, db.OpenCallsBeforeParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
 	if err != nil {
@@ -412,8 +421,8 @@ func (s *Store) giveUpCalls(ctx context.Context, executionID int64) error {
 	return nil
 }
 
-// giveUp releases the reservations of one call unless the call has changed in the meantime. It does
-// not end the attempts, whose usage may still be reported.
+// giveUp gives up the reservations of one call unless the call has changed in the meantime: its budgets
+// count them as used. It does not end the attempts, whose usage may still be reported.
 func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
 		call, err := db.New(tx).LockCall(ctx, id)
@@ -424,6 +433,14 @@ func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 		if err != nil || len(holds) == 0 {
 			return err
 		}
+		given, err := rowconv.Decode[[]hold](call.GivenUp)
+		if err != nil {
+			return err
+		}
+		givenUp, err := rowconv.Encode(append(given, holds...))
+		if err != nil {
+			return err
+		}
 		q, batch := newBatch(tx)
 		var scopes []scopeKey
 		for _, h := range holds {
@@ -432,14 +449,14 @@ func (s *Store) giveUp(ctx context.Context, id int64, tries int32) error {
 		kinds, keys := split(scopes)
 		batch.queue(q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: kinds, Keys: keys}))
 		for _, h := range holds {
-			batch.queue(q.AddToBudgets(ctx, addition(h.Scopes, 0, 0, -h.Tokens, -h.Micros)))
+			batch.queue(q.AddToBudgets(ctx, addition(h.Scopes, h.Tokens, h.Micros, -h.Tokens, -h.Micros)))
 		}
 		if call.Status == rowconv.CallReserved {
 			batch.queue(q.DropCall(ctx, db.DropCallParams{
-				ID: id, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call did not finish",
+				ID: id, GivenUp: givenUp, ErrorClass: string(contract.ClassInfra), ErrorCode: string(contract.CodeWorkerLost), ErrorMessage: "the call did not finish",
 			}))
 		} else {
-			batch.queue(q.DropSuperseded(ctx, id))
+			batch.queue(q.DropSuperseded(ctx, db.DropSupersededParams{ID: id, GivenUp: givenUp}))
 		}
 		return batch.flush(ctx)
 	})
@@ -465,32 +482,48 @@ func holdsOf(status string, tries int32, scopes json.RawMessage, tokens, micros 
 	return append(holds, hold{tries, keys, tokens, micros}), err
 }
 
+// otherAttempts are the reservations of the other attempts of a call that are not settled, as its row
+// stores them.
+type otherAttempts struct{ superseded, givenUp json.RawMessage }
+
 // book locks the budgets of an attempt of a locked call and queues their changes: it adds usage to
-// the amounts spent and releases the attempt's reservation, if it still has one. It returns the
-// reservations of the other attempts as they must be stored.
-func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, try int, usage contract.Usage) (*db.Queries, *batch, json.RawMessage, error) {
+// the amounts spent and releases the attempt's reservation, if it still has one. If the reservation
+// was given up, it counts as spent, and usage takes its place.
+func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, try int, usage contract.Usage) (*db.Queries, *batch, otherAttempts, error) {
 	holds, err := holdsOf(call.Status, call.Tries, call.Scopes, call.ReservedTokens, call.ReservedMicros, call.Superseded)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, otherAttempts{}, err
 	}
-	var own hold
-	if i := slices.IndexFunc(holds, func(h hold) bool { return int(h.Try) == try }); i >= 0 {
-		own = holds[i]
-		holds = slices.Delete(holds, i, i+1)
-	} else if own.Scopes, err = rowconv.Decode[[]scopeKey](call.Scopes); err != nil {
-		return nil, nil, nil, err
-	}
-	rest, err := rowconv.Encode(NotNil(holds))
+	given, err := rowconv.Decode[[]hold](call.GivenUp)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, otherAttempts{}, err
 	}
-	kinds, keys := split(own.Scopes)
+	ofTry := func(h hold) bool { return int(h.Try) == try }
+	var change db.AddToBudgetsParams
+	switch reserved, lost := slices.IndexFunc(holds, ofTry), slices.IndexFunc(given, ofTry); {
+	case reserved >= 0:
+		own := holds[reserved]
+		change = addition(own.Scopes, usage.Tokens(), usage.MicroUSD, -own.Tokens, -own.Micros)
+	case lost >= 0:
+		own := given[lost]
+		change = addition(own.Scopes, usage.Tokens()-own.Tokens, usage.MicroUSD-own.Micros, 0, 0)
+	default: // given up before this was recorded
+		scopes, err := rowconv.Decode[[]scopeKey](call.Scopes)
+		if err != nil {
+			return nil, nil, otherAttempts{}, err
+		}
+		change = addition(scopes, usage.Tokens(), usage.MicroUSD, 0, 0)
+	}
+	var left otherAttempts
+	if left.superseded, err = rowconv.Encode(NotNil(slices.DeleteFunc(holds, ofTry))); err != nil {
+		return nil, nil, left, err
+	}
+	if left.givenUp, err = rowconv.Encode(NotNil(slices.DeleteFunc(given, ofTry))); err != nil {
+		return nil, nil, left, err
+	}
 	q, batch := newBatch(tx)
-	batch.queue(
-		q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: kinds, Keys: keys}),
-		q.AddToBudgets(ctx, addition(own.Scopes, usage.Tokens(), usage.MicroUSD, -own.Tokens, -own.Micros)),
-	)
-	return q, batch, rest, nil
+	batch.queue(q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: change.Kinds, Keys: change.Keys}), q.AddToBudgets(ctx, change))
+	return q, batch, left, nil
 }
 
 // bookLate books the usage of an attempt that is not the current one of a locked call.
@@ -498,17 +531,17 @@ func bookLate(ctx context.Context, tx pgx.Tx, call db.LockCallRow, id CallID, us
 	if call.Status == rowconv.CallReserved {
 		call.Status = rowconv.CallFailed // its current attempt keeps its own reservation, in its row
 	}
-	q, batch, rest, err := book(ctx, tx, call, id.Try, usage)
+	q, batch, left, err := book(ctx, tx, call, id.Try, usage)
 	if err != nil {
 		return err
 	}
-	batch.queue(q.BookLateCall(ctx, late(id, usage, rest)))
+	batch.queue(q.BookLateCall(ctx, late(id, usage, left)))
 	return batch.flush(ctx)
 }
 
-func late(id CallID, usage contract.Usage, rest json.RawMessage) db.BookLateCallParams {
+func late(id CallID, usage contract.Usage, left otherAttempts) db.BookLateCallParams {
 	return db.BookLateCallParams{
-		ID: id.Call, Try: int32(id.Try), Superseded: rest, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice,
+		ID: id.Call, Try: int32(id.Try), Superseded: left.superseded, GivenUp: left.givenUp, PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens, CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice,
 		CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 	}
 }
@@ -584,10 +617,24 @@ func modelCallOf(r db.ModelCall) ModelCall {
 	if r.Status == rowconv.CallDone {
 		call.Usage.Calls = 1
 	}
+	for _, h := range givenUpOf(r.GivenUp) {
+		call.Unsettled.Tokens += h.Tokens
+		call.Unsettled.MicroUSD += h.Micros
+	}
 	if call.CachedResponse = cachedOf(r.CachedResponse); call.CachedResponse != nil {
 		call.Usage.FromCache = 1
 	}
 	return call
+}
+
+// givenUpOf reads the given up attempts of a call. Only giveUp and book write the column, so its content
+// is valid.
+func givenUpOf(raw json.RawMessage) []hold {
+	holds, err := rowconv.Decode[[]hold](raw)
+	if err != nil {
+		return nil
+	}
+	return holds
 }
 
 // cachedOf reads which call's response answered a call. Only MarkCached writes the column, so its

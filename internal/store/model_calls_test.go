@@ -319,7 +319,7 @@ func TestALostAttemptsReservationIsKeptWhileItMaySettle(t *testing.T) {
 	b.requireBudget(t, 920, 0)
 }
 
-func TestTheEndOfAnExecutionReleasesItsLostAttempts(t *testing.T) {
+func TestTheEndOfAnExecutionCountsItsLostAttemptsAsUsedUntilTheySettle(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	e := b.begin(t, contract.PhaseBuilder, "step-001")
@@ -333,13 +333,22 @@ func TestTheEndOfAnExecutionReleasesItsLostAttempts(t *testing.T) {
 	require.NoError(t, b.CompleteCall(t.Context(), last.ID, used(50), 0, raw(`{}`), nil))
 	b.requireBudget(t, 50, 200)
 	b.Apply(t, contract.Record{End: &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCompleted}})
-	b.requireBudget(t, 50, 0)
+	b.requireBudget(t, 250, 0) // their providers may charge for them
 	calls, err := b.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "done", calls[0].Status)
+	require.Equal(t, store.Unsettled{Tokens: 200, MicroUSD: 20}, calls[0].Unsettled)
 	first := store.CallID{Call: last.ID.Call, Try: 1}
-	require.ErrorIs(t, b.CompleteCall(t.Context(), first, used(30), 0, raw(`{}`), nil), store.ErrSuperseded)
+	for range 2 {
+		require.ErrorIs(t, b.CompleteCall(t.Context(), first, used(30), 0, raw(`{}`), nil), store.ErrSuperseded)
+		b.requireBudget(t, 180, 0)
+	}
+	require.NoError(t, b.FailCall(t.Context(), store.CallID{Call: last.ID.Call, Try: 2}, nil, contract.Usage{}))
 	b.requireBudget(t, 80, 0)
+	calls, err = b.ModelCalls(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Zero(t, calls[0].Unsettled)
+	require.Equal(t, int64(80), calls[0].Usage.Tokens())
 }
 
 func TestCallsThatNobodyFinishesAreGivenUp(t *testing.T) {
@@ -352,16 +361,37 @@ func TestCallsThatNobodyFinishesAreGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	b.requireBudget(t, 0, 200)
 	b.Apply(t, contract.Record{End: &contract.ExecutionEnd{ExecutionID: ended.ID, Status: contract.ExecutionCancelled}})
-	b.requireBudget(t, 0, 100)
+	b.requireBudget(t, 100, 100)
 	n, err := b.GiveUpCalls(t.Context(), time.Hour, 10)
 	require.NoError(t, err)
 	require.Zero(t, n)
 	n, err = b.GiveUpCalls(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	b.requireBudget(t, 0, 0)
+	b.requireBudget(t, 200, 0)
 	require.NoError(t, b.CompleteCall(t.Context(), call.ID, used(30), 0, raw(`{}`), nil), "it is paid for all the same")
-	b.requireBudget(t, 30, 0)
+	b.requireBudget(t, 130, 0)
+}
+
+func TestACallThatSettlesAfterItWasGivenUpExceedsNoBudget(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one, two := b.begin(t, contract.PhaseBuilder, "one"), b.begin(t, contract.PhaseBuilder, "two")
+	slow := reservation(one, 1)
+	slow.Prompt = 860
+	given, err := b.ReserveCall(t.Context(), slow)
+	require.NoError(t, err)
+	b.Apply(t, contract.Record{End: &contract.ExecutionEnd{ExecutionID: one.ID, Status: contract.ExecutionCancelled}})
+	b.requireBudget(t, 900, 0)
+	full := reservation(two, 1)
+	full.Prompt = 860
+	_, err = b.ReserveCall(t.Context(), full)
+	require.True(t, fault.Is(err, contract.CodeBudgetExceeded), "the first call may have used its part: %v", err)
+	small, err := b.ReserveCall(t.Context(), reservation(two, 1))
+	require.NoError(t, err)
+	require.NoError(t, b.CompleteCall(t.Context(), given.ID, used(900), 0, raw(`{}`), nil))
+	require.NoError(t, b.CompleteCall(t.Context(), small.ID, used(100), 0, raw(`{}`), nil))
+	b.requireBudget(t, 1000, 0)
 }
 
 func TestAnExecutionThatEndsSaysWhatWasPaidInIt(t *testing.T) {

@@ -111,6 +111,11 @@ func (s *Server) callSpan(ctx context.Context, run, id int64) (*ui.SpanDetail, e
 	if c.ReservedMicros > 0 || c.ReservedTokens > 0 {
 		d.Facts = append(d.Facts, ui.Fact{Name: "reserved", Value: fmt.Sprintf("%s tokens, %s", ui.Count(c.ReservedTokens), ui.Dollars(c.ReservedMicros))})
 	}
+	if u := c.Unsettled; u.Tokens > 0 || u.MicroUSD > 0 {
+		d.Facts = append(d.Facts, ui.Fact{
+			Name: "outcome unknown", Value: fmt.Sprintf("up to %s tokens, %s, of attempts whose workers died; budgets count them as spent", ui.Count(u.Tokens), ui.Dollars(u.MicroUSD)),
+		})
+	}
 	if from := c.CachedResponse; from != nil {
 		d.Facts = append(d.Facts, ui.Fact{
 			Name: "cached response", Value: fmt.Sprintf("The request was identical to model call %d of run %d, so its response was used again at no cost", from.CallID, from.RunID),

@@ -460,16 +460,17 @@ type turn struct {
 // booked checks that the cost in rows, in the budget and in the model's own log agree.
 func (c *checked) booked() {
 	c.Helper()
-	var rows int64
+	var rows, unknown int64
 	for _, call := range c.calls {
 		rows += call.Usage.Tokens()
+		unknown += call.Unsettled.Tokens // of workers that were killed
 		if c.run.Status.Terminal() {
 			require.NotEqual(c, "reserved", call.Status, c.which("a model call is still reserved"))
 		}
 	}
 	budget, err := c.db.Budget(c.Context(), store.ScopeRun, fmt.Sprint(c.id))
 	require.NoError(c, err)
-	require.Equal(c, rows, budget.SpentTokens, c.which("the budget and its calls agree"))
+	require.Equal(c, rows+unknown, budget.SpentTokens, c.which("the budget and its calls agree"))
 	require.Equal(c, rows, c.run.Usage.Tokens(), c.which("the displayed total and its calls agree"))
 	if c.run.Status.Terminal() {
 		require.Zero(c, budget.ReservedTokens, c.which("tokens are still reserved"))

@@ -278,11 +278,12 @@ func (c *account) executed() {
 // agree.
 func (c *account) booked() {
 	c.Helper()
-	var rows, told int64
+	var rows, told, unknown int64
 	over := c.pipelines[len(c.pipelines)-1].Status.Terminal()
 	byExecution := map[int64]int64{}
 	for _, call := range c.calls {
 		rows += call.Usage.Tokens()
+		unknown += call.Unsettled.Tokens // of workers that were killed
 		byExecution[call.ExecutionID] += call.Usage.Tokens()
 		require.False(c, over && call.Status == "reserved", "a model call of account %d is still reserved", c.run)
 	}
@@ -302,7 +303,7 @@ func (c *account) booked() {
 	}
 	budget, err := c.db.Budget(c.Context(), store.ScopeRun, fmt.Sprint(c.run))
 	require.NoError(c, err)
-	require.Equal(c, rows, budget.SpentTokens, "the budget of account %d and its calls agree", c.run)
+	require.Equal(c, rows+unknown, budget.SpentTokens, "the budget of account %d and its calls agree", c.run)
 	if over {
 		require.Zero(c, budget.ReservedTokens, "tokens of account %d are still reserved", c.run)
 		require.LessOrEqual(c, told, rows, "members of account %d do not report more than was booked", c.run)

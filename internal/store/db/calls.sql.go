@@ -41,17 +41,18 @@ func (q *Queries) AddToBudgets(ctx context.Context, arg AddToBudgetsParams) erro
 
 const bookLateCall = `-- name: BookLateCall :exec
 UPDATE orchestrator_model_calls
-SET settled = array_append(settled, $1::int), superseded = $2,
-    prompt_tokens = prompt_tokens + $3, completion_tokens = completion_tokens + $4,
-    cached_tokens = cached_tokens + $5, cache_write_tokens = cache_write_tokens + $6,
-    reasoning_tokens = reasoning_tokens + $7,
-    price_estimated = price_estimated OR $8, cost_micros = cost_micros + $9
-WHERE id = $10
+SET settled = array_append(settled, $1::int), superseded = $2, given_up = $3,
+    prompt_tokens = prompt_tokens + $4, completion_tokens = completion_tokens + $5,
+    cached_tokens = cached_tokens + $6, cache_write_tokens = cache_write_tokens + $7,
+    reasoning_tokens = reasoning_tokens + $8,
+    price_estimated = price_estimated OR $9, cost_micros = cost_micros + $10
+WHERE id = $11
 `
 
 type BookLateCallParams struct {
 	Try              int32
 	Superseded       json.RawMessage
+	GivenUp          json.RawMessage
 	PromptTokens     int64
 	CompletionTokens int64
 	CachedTokens     int64
@@ -67,6 +68,7 @@ func (q *Queries) BookLateCall(ctx context.Context, arg BookLateCallParams) erro
 	_, err := q.db.Exec(ctx, bookLateCall,
 		arg.Try,
 		arg.Superseded,
+		arg.GivenUp,
 		arg.PromptTokens,
 		arg.CompletionTokens,
 		arg.CachedTokens,
@@ -147,18 +149,19 @@ func (q *Queries) CallBasis(ctx context.Context, arg CallBasisParams) (CallBasis
 
 const completeCall = `-- name: CompleteCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'done', answer_try = $1::int, settled = array_append(settled, $1), superseded = $2, reserved_tokens = 0, reserved_micros = 0,
-    prompt_tokens = prompt_tokens + $3, completion_tokens = completion_tokens + $4,
-    cached_tokens = cached_tokens + $5, cache_write_tokens = cache_write_tokens + $6,
-    reasoning_tokens = reasoning_tokens + $7,
-    price_estimated = price_estimated OR $8, cost_micros = cost_micros + $9, latency_ms = $10, answer = $11,
+SET status = 'done', answer_try = $1::int, settled = array_append(settled, $1), superseded = $2, given_up = $3, reserved_tokens = 0, reserved_micros = 0,
+    prompt_tokens = prompt_tokens + $4, completion_tokens = completion_tokens + $5,
+    cached_tokens = cached_tokens + $6, cache_write_tokens = cache_write_tokens + $7,
+    reasoning_tokens = reasoning_tokens + $8,
+    price_estimated = price_estimated OR $9, cost_micros = cost_micros + $10, latency_ms = $11, answer = $12,
     error_class = '', error_code = '', error_message = '', finished_at = clock_timestamp()
-WHERE id = $12
+WHERE id = $13
 `
 
 type CompleteCallParams struct {
 	Try              int32
 	Superseded       json.RawMessage
+	GivenUp          json.RawMessage
 	PromptTokens     int64
 	CompletionTokens int64
 	CachedTokens     int64
@@ -175,6 +178,7 @@ func (q *Queries) CompleteCall(ctx context.Context, arg CompleteCallParams) erro
 	_, err := q.db.Exec(ctx, completeCall,
 		arg.Try,
 		arg.Superseded,
+		arg.GivenUp,
 		arg.PromptTokens,
 		arg.CompletionTokens,
 		arg.CachedTokens,
@@ -191,12 +195,13 @@ func (q *Queries) CompleteCall(ctx context.Context, arg CompleteCallParams) erro
 
 const dropCall = `-- name: DropCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'failed', superseded = '[]', reserved_tokens = 0, reserved_micros = 0,
-    error_class = $1, error_code = $2, error_message = $3, finished_at = clock_timestamp()
-WHERE id = $4
+SET status = 'failed', superseded = '[]', given_up = $1, reserved_tokens = 0, reserved_micros = 0,
+    error_class = $2, error_code = $3, error_message = $4, finished_at = clock_timestamp()
+WHERE id = $5
 `
 
 type DropCallParams struct {
+	GivenUp      json.RawMessage
 	ErrorClass   string
 	ErrorCode    string
 	ErrorMessage string
@@ -206,6 +211,7 @@ type DropCallParams struct {
 // Ends the attempts of a call that did not finish.
 func (q *Queries) DropCall(ctx context.Context, arg DropCallParams) error {
 	_, err := q.db.Exec(ctx, dropCall,
+		arg.GivenUp,
 		arg.ErrorClass,
 		arg.ErrorCode,
 		arg.ErrorMessage,
@@ -215,28 +221,34 @@ func (q *Queries) DropCall(ctx context.Context, arg DropCallParams) error {
 }
 
 const dropSuperseded = `-- name: DropSuperseded :exec
-UPDATE orchestrator_model_calls SET superseded = '[]' WHERE id = $1
+UPDATE orchestrator_model_calls SET superseded = '[]', given_up = $1 WHERE id = $2
 `
 
-func (q *Queries) DropSuperseded(ctx context.Context, id int64) error {
-	_, err := q.db.Exec(ctx, dropSuperseded, id)
+type DropSupersededParams struct {
+	GivenUp json.RawMessage
+	ID      int64
+}
+
+func (q *Queries) DropSuperseded(ctx context.Context, arg DropSupersededParams) error {
+	_, err := q.db.Exec(ctx, dropSuperseded, arg.GivenUp, arg.ID)
 	return err
 }
 
 const failCall = `-- name: FailCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'failed', settled = array_append(settled, $1::int), superseded = $2, reserved_tokens = 0, reserved_micros = 0,
-    prompt_tokens = prompt_tokens + $3, completion_tokens = completion_tokens + $4,
-    cached_tokens = cached_tokens + $5, cache_write_tokens = cache_write_tokens + $6,
-    reasoning_tokens = reasoning_tokens + $7,
-    price_estimated = price_estimated OR $8, cost_micros = cost_micros + $9,
-    error_class = $10, error_code = $11, error_message = $12, finished_at = clock_timestamp()
-WHERE id = $13
+SET status = 'failed', settled = array_append(settled, $1::int), superseded = $2, given_up = $3, reserved_tokens = 0, reserved_micros = 0,
+    prompt_tokens = prompt_tokens + $4, completion_tokens = completion_tokens + $5,
+    cached_tokens = cached_tokens + $6, cache_write_tokens = cache_write_tokens + $7,
+    reasoning_tokens = reasoning_tokens + $8,
+    price_estimated = price_estimated OR $9, cost_micros = cost_micros + $10,
+    error_class = $11, error_code = $12, error_message = $13, finished_at = clock_timestamp()
+WHERE id = $14
 `
 
 type FailCallParams struct {
 	Try              int32
 	Superseded       json.RawMessage
+	GivenUp          json.RawMessage
 	PromptTokens     int64
 	CompletionTokens int64
 	CachedTokens     int64
@@ -254,6 +266,7 @@ func (q *Queries) FailCall(ctx context.Context, arg FailCallParams) error {
 	_, err := q.db.Exec(ctx, failCall,
 		arg.Try,
 		arg.Superseded,
+		arg.GivenUp,
 		arg.PromptTokens,
 		arg.CompletionTokens,
 		arg.CachedTokens,
@@ -362,7 +375,7 @@ func (q *Queries) LockBudgetsOnly(ctx context.Context, arg LockBudgetsOnlyParams
 }
 
 const lockCall = `-- name: LockCall :one
-SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, superseded, reserved_tokens, reserved_micros
+SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, superseded, given_up, reserved_tokens, reserved_micros
 FROM orchestrator_model_calls WHERE id = $1 FOR UPDATE
 `
 
@@ -376,6 +389,7 @@ type LockCallRow struct {
 	AnswerTry      int32
 	Scopes         json.RawMessage
 	Superseded     json.RawMessage
+	GivenUp        json.RawMessage
 	ReservedTokens int64
 	ReservedMicros int64
 }
@@ -393,6 +407,7 @@ func (q *Queries) LockCall(ctx context.Context, id int64) (LockCallRow, error) {
 		&i.AnswerTry,
 		&i.Scopes,
 		&i.Superseded,
+		&i.GivenUp,
 		&i.ReservedTokens,
 		&i.ReservedMicros,
 	)
@@ -502,7 +517,7 @@ func (q *Queries) MarkWarned(ctx context.Context, arg MarkWarnedParams) error {
 }
 
 const modelCalls = `-- name: ModelCalls :many
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, route, price_estimated, cached_response FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, route, price_estimated, cached_response, given_up FROM orchestrator_model_calls WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, error) {
@@ -549,6 +564,7 @@ func (q *Queries) ModelCalls(ctx context.Context, runID int64) ([]ModelCall, err
 			&i.Route,
 			&i.PriceEstimated,
 			&i.CachedResponse,
+			&i.GivenUp,
 		); err != nil {
 			return nil, err
 		}

@@ -599,12 +599,17 @@ SELECT r.id, coalesce(p.step_count, 0)::int AS steps,
         WHERE latest.status = 'completed')::int AS steps_done,
        t.passed, t.failed, t.skipped, t.flaky, t.quarantined,
        (SELECT count(*) FROM orchestrator_self_heal_events h WHERE h.run_id = r.id)::int AS heals,
-       coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micros,
+       coalesce(b.spent_tokens - unknown.tokens, 0)::bigint AS tokens, coalesce(b.spent_micros - unknown.micros, 0)::bigint AS micros,
        EXISTS (SELECT FROM orchestrator_model_calls c WHERE c.run_id = r.id AND c.price_estimated) AS price_estimated
 FROM unnest($1::bigint[]) AS wanted(id)
 JOIN orchestrator_runs r ON r.id = wanted.id AND r.kind = 'run'
 LEFT JOIN orchestrator_plans p ON p.id = r.plan_id
 LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = r.id::text
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum((h ->> 'tokens')::bigint), 0) AS tokens, coalesce(sum((h ->> 'micros')::bigint), 0) AS micros
+    FROM orchestrator_model_calls c, jsonb_array_elements(c.given_up) AS h
+    WHERE c.run_id = r.id AND c.given_up <> '[]'
+) unknown
 CROSS JOIN LATERAL (
     SELECT coalesce(sum((c.summary ->> 'passed')::int), 0)::int AS passed, coalesce(sum((c.summary ->> 'failed')::int), 0)::int AS failed,
            coalesce(sum((c.summary ->> 'skipped')::int), 0)::int AS skipped, coalesce(sum((c.summary ->> 'flaky')::int), 0)::int AS flaky,

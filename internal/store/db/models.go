@@ -268,6 +268,7 @@ type ModelCall struct {
 	Route            json.RawMessage
 	PriceEstimated   bool
 	CachedResponse   json.RawMessage
+	GivenUp          json.RawMessage
 }
 
 type ModelChoice struct {

@@ -12,7 +12,7 @@ import (
 )
 
 const callOfRun = `-- name: CallOfRun :one
-SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, route, price_estimated, cached_response FROM orchestrator_model_calls WHERE id = $1 AND run_id = $2
+SELECT id, run_id, execution_id, turn, phase, step, agent, provider, model, prompt_version, status, tries, settled, scopes, reserved_tokens, reserved_micros, prompt_tokens, completion_tokens, cost_micros, latency_ms, answer, answer_try, error_class, error_code, error_message, started_at, finished_at, cached_tokens, cache_write_tokens, reasoning_tokens, superseded, route, price_estimated, cached_response, given_up FROM orchestrator_model_calls WHERE id = $1 AND run_id = $2
 `
 
 type CallOfRunParams struct {
@@ -58,6 +58,7 @@ func (q *Queries) CallOfRun(ctx context.Context, arg CallOfRunParams) (ModelCall
 		&i.Route,
 		&i.PriceEstimated,
 		&i.CachedResponse,
+		&i.GivenUp,
 	)
 	return i, err
 }

@@ -11,7 +11,7 @@ SELECT id, status, tries, settled, scopes, superseded, reserved_tokens, reserved
 FROM orchestrator_model_calls WHERE execution_id = @execution_id AND turn = @turn FOR UPDATE;
 
 -- name: LockCall :one
-SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, superseded, reserved_tokens, reserved_micros
+SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, superseded, given_up, reserved_tokens, reserved_micros
 FROM orchestrator_model_calls WHERE id = @id FOR UPDATE;
 
 -- name: MakeBudgets :exec
@@ -55,16 +55,16 @@ WHERE id = @id;
 -- name: DropCall :exec
 -- Ends the attempts of a call that did not finish.
 UPDATE orchestrator_model_calls
-SET status = 'failed', superseded = '[]', reserved_tokens = 0, reserved_micros = 0,
+SET status = 'failed', superseded = '[]', given_up = @given_up, reserved_tokens = 0, reserved_micros = 0,
     error_class = @error_class, error_code = @error_code, error_message = @error_message, finished_at = clock_timestamp()
 WHERE id = @id;
 
 -- name: DropSuperseded :exec
-UPDATE orchestrator_model_calls SET superseded = '[]' WHERE id = @id;
+UPDATE orchestrator_model_calls SET superseded = '[]', given_up = @given_up WHERE id = @id;
 
 -- name: CompleteCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'done', answer_try = @try::int, settled = array_append(settled, @try), superseded = @superseded, reserved_tokens = 0, reserved_micros = 0,
+SET status = 'done', answer_try = @try::int, settled = array_append(settled, @try), superseded = @superseded, given_up = @given_up, reserved_tokens = 0, reserved_micros = 0,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
     cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     reasoning_tokens = reasoning_tokens + @reasoning_tokens,
@@ -77,7 +77,7 @@ UPDATE orchestrator_model_calls SET cached_response = @cached_response WHERE id 
 
 -- name: FailCall :exec
 UPDATE orchestrator_model_calls
-SET status = 'failed', settled = array_append(settled, @try::int), superseded = @superseded, reserved_tokens = 0, reserved_micros = 0,
+SET status = 'failed', settled = array_append(settled, @try::int), superseded = @superseded, given_up = @given_up, reserved_tokens = 0, reserved_micros = 0,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
     cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     reasoning_tokens = reasoning_tokens + @reasoning_tokens,
@@ -88,7 +88,7 @@ WHERE id = @id;
 -- name: BookLateCall :exec
 -- Counts the usage of a superseded attempt. The call itself does not change.
 UPDATE orchestrator_model_calls
-SET settled = array_append(settled, @try::int), superseded = @superseded,
+SET settled = array_append(settled, @try::int), superseded = @superseded, given_up = @given_up,
     prompt_tokens = prompt_tokens + @prompt_tokens, completion_tokens = completion_tokens + @completion_tokens,
     cached_tokens = cached_tokens + @cached_tokens, cache_write_tokens = cache_write_tokens + @cache_write_tokens,
     reasoning_tokens = reasoning_tokens + @reasoning_tokens,
