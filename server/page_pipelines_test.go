@@ -446,3 +446,29 @@ func TestAPipelinesPageShowsEachModelWithWhatDeterminedIt(t *testing.T) {
 	b.writePipelineRecord(t, p, contract.PipelineRecord{Change: &contract.PipelineChange{Status: contract.PipelineStopped}})
 	require.NotContains(t, b.get(t, ui.PipelineHref(p.ID)).Body.String(), "data-writing")
 }
+
+func TestAPipelineShowsWhatIsLeftOfItsBudgets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.Models.Budgets.ProjectDayCostUSD = 2_000_000
+	limits := contract.RunBudget{Tokens: 1000, Agents: map[contract.Agent]contract.AgentBudget{contract.AgentAlpha: {Tokens: 700}}}
+	p, _, err := b.SpawnPipeline(t.Context(), store.NewPipelineRow{
+		Project: "<b>app", Objective: "o", Settings: contract.DeliberationSettings{Mode: contract.ModeLocal, Iterations: 10, Budget: limits},
+	})
+	require.NoError(t, err)
+	e := b.begin(t, p.RunID, contract.PhasePlanner, "alpha", contract.AgentAlpha)
+	scopes := append(store.RunScopes(p.RunID, limits), store.PeriodScope(store.ScopeProject, "<b>app", time.Now(), store.Daily, 0, 2_000_000))
+	call, err := b.ReserveCall(t.Context(), store.Reservation{Execution: e, Turn: 1, Provider: "p", Model: "m", Prompt: 640, Scopes: scopes})
+	require.NoError(t, err)
+	require.NoError(t, b.CompleteCall(t.Context(), call.ID, contract.Usage{Calls: 1, PromptTokens: 640, MicroUSD: 500_000}, time.Second, []byte(`{}`), nil))
+
+	_, text := b.page(t, ui.PipelineHref(p.ID))
+	text = strings.Join(strings.Fields(text), " ")
+	for _, shown := range []string{
+		"This pipeline and its recoveries execution.run 360 tokens left", "The agent alpha in run " + fmt.Sprint(p.RunID) + " execution.agents.alpha 60 tokens left",
+		"The project <b>app in " + time.Now().UTC().Format(time.DateOnly) + " models.budgets.project_day $1.50 left",
+	} {
+		require.Contains(t, text, shown)
+	}
+	require.NotContains(t, text, "The tenant", "it has no limit")
+}

@@ -95,6 +95,12 @@ func (a *app) printModels(known control.Models, all bool) {
 	if known.Unset != "" {
 		fmt.Fprintln(a.out, "\n"+terminal.CleanLines(known.Unset))
 	}
+	for i, b := range known.Budgets {
+		if i == 0 {
+			fmt.Fprintln(a.out)
+		}
+		a.printBudget(b)
+	}
 	fmt.Fprintln(a.out)
 	shown, hidden := known.Catalogue, 0
 	if !all {

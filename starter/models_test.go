@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/catalogue"
 )
 
@@ -292,4 +293,35 @@ models:
 		require.Regexp(t, `(?m)^openai +gpt-9 +coding +0\.76 +2026-11-01 +LiveBench: gpt-9$`, out)
 		require.Regexp(t, `(?m)^openai +gpt-9 +reasoning +0\.90 `, out)
 	}
+}
+
+func TestWhatIsLeftOfTheSharedBudgetsIsShown(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	require.Empty(t, p.models(t).Budgets)
+	p.env = append(p.env, "RGPT_MODELS_BUDGETS_DAY_COST_USD=5", "RGPT_MODELS_BUDGETS_PROJECT_MONTH_TOKENS=1000", "RGPT_MODELS_BUDGETS_TENANT_DAY_TOKENS=900")
+	require.Contains(t, p.ok(t, "models").out, "budget for the day "+time.Now().UTC().Format(time.DateOnly)+": $0.0000 of $5.0000, $5.00 left")
+	made := p.spawn(t, "o")
+	opened, err := p.Record(t.Context(), store.Source{WorkflowID: contract.PipelineWorkflowID(made.ID), WorkflowRunID: "first"}, contract.Record{
+		RunID: made.RunID, Seq: 1, Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Step: "alpha", Agent: contract.AgentAlpha},
+	})
+	require.NoError(t, err)
+	now := time.Now()
+	call, err := p.ReserveCall(t.Context(), store.Reservation{Execution: opened.Execution, Turn: 1, Provider: "p", Model: "m", Prompt: 250, Scopes: []store.Scope{
+		store.DayScope(now, 0, 5_000_000), store.PeriodScope(store.ScopeProject, "my app", now, store.Monthly, 1000, 0), store.PeriodScope(store.ScopeProject, "my app", now, store.Daily, 0, 0),
+		store.PeriodScope(store.ScopeTenant, "local", now, store.Daily, 900, 0), store.PeriodScope(store.ScopeProject, "long ago", now.AddDate(-1, 0, 0), store.Monthly, 1000, 0),
+	}})
+	require.NoError(t, err)
+	require.NoError(t, p.CompleteCall(t.Context(), call.ID, contract.Usage{PromptTokens: 250, MicroUSD: 1_500_000}, 0, []byte(`{}`), nil))
+	out := p.ok(t, "models").out
+	for _, line := range []string{
+		"budget for the day " + now.UTC().Format(time.DateOnly) + ": $1.5000 of $5.0000, $3.50 left",
+		"budget for the project my app in " + now.UTC().Format("2006-01") + ": 250 tokens of 1000 tokens, 750 tokens left",
+		"budget for the tenant local in " + now.UTC().Format(time.DateOnly) + ": 250 tokens of 900 tokens, 650 tokens left",
+	} {
+		require.Contains(t, out, line)
+	}
+	require.NotContains(t, out, "long ago")
+	require.Len(t, p.models(t).Budgets, 3)
+	require.Contains(t, p.ok(t, "pipeline", "status", fmt.Sprint(made.ID)).out, "$3.50 left")
 }

@@ -121,6 +121,9 @@ func (a *app) printOrchestration(o control.Orchestration) {
 	a.printDecision(o.Decision())
 	a.printMetrics(p)
 	a.printMembers(p.Members)
+	for _, b := range o.Budgets {
+		a.printBudget(b)
+	}
 	a.printBlackboard(o)
 }
 

@@ -326,6 +326,9 @@ func (a *app) printBudget(b views.BudgetState) {
 	if len(parts) == 0 {
 		return
 	}
+	if left := b.Left(); left != "" {
+		parts = append(parts, left+" left")
+	}
 	warned := ""
 	if b.Warned {
 		warned = "; nearly used up"

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/catalogue"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/store/providers"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Models is the configuration of models.
@@ -31,8 +32,9 @@ type Models struct {
 	Problems  []string                                `json:"problems,omitempty" doc:"models that people chose, but new runs cannot use; new runs fail until they are changed"`
 	States    map[contract.Agent]string               `json:"states,omitempty" doc:"whether the provider has each agent's model: \"ok\", or why not; present only if the providers were checked"`
 
-	Breakers []ModelBreaker `json:"breakers" doc:"circuit breakers with a failure since the last success; all others are closed"`
-	Unknown  string         `json:"unknown,omitempty" doc:"why breakers and queues are not known"`
+	Budgets  []views.BudgetState `json:"budgets" doc:"budgets with a limit that all runs share: of the day, and of the projects and tenants that were charged today or this month"`
+	Breakers []ModelBreaker      `json:"breakers" doc:"circuit breakers with a failure since the last success; all others are closed"`
+	Unknown  string              `json:"unknown,omitempty" doc:"why breakers and queues are not known"`
 }
 
 // ModelBreaker is the circuit breaker of a model, or of a provider as a whole.
@@ -77,7 +79,7 @@ type ModelProvider struct {
 func (r *Runs) Models(ctx context.Context, check bool) Models {
 	out := Models{
 		Providers: []ModelProvider{}, Agents: map[contract.Agent]contract.ModelChoice{}, Settings: map[contract.Agent]string{}, Prices: map[contract.Agent]ModelPrice{},
-		Breakers: []ModelBreaker{}, Unknown: "no database is connected",
+		Budgets: []views.BudgetState{}, Breakers: []ModelBreaker{}, Unknown: "no database is connected",
 	}
 	var missing error
 	if out.Catalogue, missing = r.Catalogue(ctx); missing != nil {
@@ -128,6 +130,10 @@ func (r *Runs) Models(ctx context.Context, check bool) Models {
 		out.Unknown = ""
 		if err := r.addProviderState(ctx, &out); err != nil {
 			out.Unknown = fault.Of(err).Message
+		}
+		var err error
+		if out.Budgets, err = r.currentBudgets(ctx); err != nil {
+			out.Problems = append(out.Problems, "What the budgets have left is unknown: "+fault.Of(err).Message)
 		}
 	}
 	return out
@@ -190,6 +196,19 @@ func (r *Runs) UpdateCatalogue(ctx context.Context, source model.Catalogue, appl
 // entries.
 func (r *Runs) ResetCatalogue(ctx context.Context) (int64, error) {
 	return catalogue.New(r.Store).Reset(ctx)
+}
+
+// maxBudgets is the number of budgets that are looked up for the state of the installation.
+const maxBudgets = 1000
+
+// currentBudgets returns the budgets with a limit that all runs share.
+func (r *Runs) currentBudgets(ctx context.Context) ([]views.BudgetState, error) {
+	now := time.Now()
+	charged, err := r.Store.CurrentBudgets(ctx, now, maxBudgets)
+	if err != nil {
+		return []views.BudgetState{}, err
+	}
+	return r.Views.Budgets(ctx, setup.CurrentScopes(r.Config.Models.Budgets, charged, now))
 }
 
 // addProviderState adds what all workers know about the providers.

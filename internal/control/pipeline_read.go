@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // Orchestration contains all data of a pipeline.
@@ -20,6 +23,7 @@ type Orchestration struct {
 	Messages   []contract.Message            `json:"messages" doc:"each agent's last 50 messages"`
 	Errors     []store.PipelineError         `json:"errors" doc:"agents' rejected moves and recorded errors"`
 	Reports    []contract.DeliberationReport `json:"reports" doc:"available reports: checkpoint, partial, final"`
+	Budgets    []views.BudgetState           `json:"budgets" doc:"the budgets with a limit that its calls are charged to: its own or its run's, those of its agents, and those that it shares with others"`
 }
 
 // Decision returns the pipeline's decision and its reasons; nil if there is none. Long texts are
@@ -63,7 +67,30 @@ func (p *Pipelines) Orchestration(ctx context.Context, id int64, every bool) (Or
 		}
 		out.Reports = append(out.Reports, report)
 	}
-	return out, nil
+	scopes, err := p.Scopes(ctx, row)
+	if err != nil {
+		return out, err
+	}
+	out.Budgets, err = views.New(p.Store).Budgets(ctx, scopes)
+	return out, err
+}
+
+// Scopes returns the budgets with a limit that a pipeline's calls are charged to, or were charged to
+// when it ended.
+func (p *Pipelines) Scopes(ctx context.Context, row store.Pipeline) ([]store.Scope, error) {
+	tenant, project, err := p.Store.OwnerOf(ctx, row.RunID)
+	if err != nil {
+		return nil, err
+	}
+	at := time.Now()
+	if row.FinishedAt != nil {
+		at = *row.FinishedAt
+	}
+	scopes := store.RunScopes(row.RunID, row.Settings.Budget)
+	if p.Config != nil {
+		scopes = append(scopes, setup.SharedScopes(p.Config.Models.Budgets, tenant, project, at)...)
+	}
+	return slices.DeleteFunc(scopes, func(s store.Scope) bool { return !s.Limited() }), nil
 }
 
 // Report returns a report of a pipeline with full texts. If id is 0, it is the report of the newest

@@ -27,6 +27,25 @@ func Scopes(cfg *config.Config, runID int64, agent contract.Agent, frozen contra
 	return append([]store.Scope{store.AgentScope(runID, agent, frozen), store.RunScope(runID, frozen)}, SharedScopes(cfg.Models.Budgets, tenant, project, at)...)
 }
 
+// CurrentScopes returns the budgets of the installation's day, and those of projects and tenants that
+// were charged in the day or the month of a time, with their current limits. Budgets without a limit are
+// left out.
+func CurrentScopes(b config.Budgets, charged []store.Budget, at time.Time) []store.Scope {
+	var out []store.Scope
+	if day := store.DayScope(at, b.DayTokens, b.DayCostUSD.Int64()); day.Limited() {
+		out = append(out, day)
+	}
+	for _, c := range charged {
+		name, _ := c.Name()
+		for _, scope := range SharedScopes(b, name, name, at) {
+			if scope.Kind == c.Kind && scope.Kind != store.ScopeDay && scope.Key == c.Key && scope.Limited() {
+				out = append(out, scope)
+			}
+		}
+	}
+	return out
+}
+
 // SharedScopes returns the budgets that the runs of a tenant's project share with others.
 func SharedScopes(b config.Budgets, tenant, project string, at time.Time) []store.Scope {
 	return []store.Scope{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/budget"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
 // defaultWarnAt is the fraction of a budget at which a warning is issued.
@@ -230,6 +233,17 @@ func (p part) setting() string {
 	return section + "tokens"
 }
 
+// Limited reports whether the budget has a limit.
+func (s Scope) Limited() bool { return s.LimitTokens > 0 || s.LimitMicros > 0 }
+
+// Name returns whose budget it is, and its period, if it is one of a project or a tenant.
+func (b Budget) Name() (name, period string) {
+	if i := strings.LastIndexByte(b.Key, ' '); i >= 0 && (b.Kind == ScopeProject || b.Kind == ScopeTenant) {
+		return b.Key[:i], b.Key[i+1:]
+	}
+	return b.Key, ""
+}
+
 // Setting returns the beginning of the names of the settings that limit the budget, which end with
 // tokens and cost_usd.
 func (s Scope) Setting() string {
@@ -248,6 +262,26 @@ func (s Scope) Setting() string {
 	case ScopeDay:
 	}
 	return "models.budgets.day_"
+}
+
+// CurrentBudgets returns the budgets of the installation's day, and those of projects and tenants in the
+// day and the month of a time that were charged, at most the given number.
+func (s *Store) CurrentBudgets(ctx context.Context, at time.Time, most int) ([]Budget, error) {
+	rows, err := s.q.BudgetsOfPeriods(ctx, db.BudgetsOfPeriodsParams{Periods: []string{at.UTC().Format(Daily), at.UTC().Format(Monthly)}, Most: int32(most)})
+	return rowconv.Convert(rows, budgetOf), dberr.Explain(err, "read the current budgets")
+}
+
+// OwnerOf returns the tenant and the project of a run, or of a row that only carries a pipeline.
+func (s *Store) OwnerOf(ctx context.Context, runID int64) (tenant, project string, err error) {
+	row, err := s.q.OwnerOfRun(ctx, runID)
+	return row.Tenant, row.Project, dberr.OfRun(err, runID, "read to whom run %d belongs", runID)
+}
+
+func budgetOf(row db.Budget) Budget {
+	return Budget{
+		Kind: ScopeKind(row.ScopeKind), Key: row.ScopeKey, SpentTokens: row.SpentTokens, SpentMicros: row.SpentMicros,
+		ReservedTokens: row.ReservedTokens, ReservedMicros: row.ReservedMicros, Warned: row.Warned,
+	}
 }
 
 // LeftOf returns the least money that budgets have left, with what is reserved taken off, in millionths

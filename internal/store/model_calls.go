@@ -664,8 +664,5 @@ func (s *Store) Budget(ctx context.Context, kind ScopeKind, key string) (Budget,
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Budget{Kind: kind, Key: key}, nil
 	}
-	return Budget{
-		Kind: kind, Key: key, SpentTokens: row.SpentTokens, SpentMicros: row.SpentMicros,
-		ReservedTokens: row.ReservedTokens, ReservedMicros: row.ReservedMicros, Warned: row.Warned,
-	}, dberr.Explain(err, "read the budget for %s %s", kind, key)
+	return budgetOf(row), dberr.Explain(err, "read the budget for %s %s", kind, key)
 }

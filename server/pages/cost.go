@@ -67,11 +67,16 @@ func (s *Server) budgets(ctx context.Context, run store.Run, last time.Time) ([]
 		scopes = append(scopes, store.DayScope(last, 0, 0))
 	} else {
 		for _, scope := range setup.SharedScopes(s.Runs.Config.Models.Budgets, run.Tenant, run.Project, last) {
-			if scope.Kind == store.ScopeDay || scope.LimitTokens > 0 || scope.LimitMicros > 0 {
+			if scope.Kind == store.ScopeDay || scope.Limited() {
 				scopes = append(scopes, scope)
 			}
 		}
 	}
+	return s.budgetRows(ctx, scopes)
+}
+
+// budgetRows returns the balances of budgets.
+func (s *Server) budgetRows(ctx context.Context, scopes []store.Scope) ([]ui.BudgetRow, error) {
 	states, err := s.Views.Budgets(ctx, scopes)
 	if err != nil {
 		return nil, err

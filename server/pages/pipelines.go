@@ -14,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/param"
@@ -111,9 +112,33 @@ func (s *Server) pipelinePage(r *http.Request, shell ui.Shell) (templ.Component,
 		return nil, err
 	}
 	if p.Pipeline.WaitingFor != "" {
-		p.Offered, err = s.offeredTo(ctx, p.Pipeline.Settings.Models, nil)
+		if p.Offered, err = s.offeredTo(ctx, p.Pipeline.Settings.Models, nil); err != nil {
+			return nil, err
+		}
 	}
-	return ui.PipelineView(p), err
+	if p.Budgets, err = s.pipelineBudgets(ctx, p.Pipeline); err != nil {
+		return nil, err
+	}
+	return ui.PipelineView(p), nil
+}
+
+// pipelineBudgets returns the budgets with a limit that a pipeline is charged to.
+func (s *Server) pipelineBudgets(ctx context.Context, p store.Pipeline) ([]ui.BudgetRow, error) {
+	pipelines := &control.Pipelines{Store: s.Store}
+	if s.Runs != nil {
+		pipelines = s.Runs.Pipelines()
+	}
+	scopes, err := pipelines.Scopes(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.budgetRows(ctx, scopes)
+	for i, scope := range scopes {
+		if err == nil && scope.Kind == store.ScopeRun && !p.ForRun {
+			rows[i].Name = "This pipeline and its recoveries"
+		}
+	}
+	return rows, err
 }
 
 // relatedPipelines reads the run that a pipeline plans, the pipeline that it recovers, the pipeline

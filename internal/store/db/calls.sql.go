@@ -105,6 +105,47 @@ func (q *Queries) Budget(ctx context.Context, arg BudgetParams) (Budget, error) 
 	return i, err
 }
 
+const budgetsOfPeriods = `-- name: BudgetsOfPeriods :many
+SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned FROM orchestrator_budgets
+WHERE scope_kind IN ('day', 'project', 'tenant') AND substring(scope_key from '[^ ]+$') = ANY ($1::text[])
+ORDER BY scope_kind, scope_key
+LIMIT $2::int
+`
+
+type BudgetsOfPeriodsParams struct {
+	Periods []string
+	Most    int32
+}
+
+// The budgets of days, projects and tenants in the given periods.
+func (q *Queries) BudgetsOfPeriods(ctx context.Context, arg BudgetsOfPeriodsParams) ([]Budget, error) {
+	rows, err := q.db.Query(ctx, budgetsOfPeriods, arg.Periods, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Budget{}
+	for rows.Next() {
+		var i Budget
+		if err := rows.Scan(
+			&i.ScopeKind,
+			&i.ScopeKey,
+			&i.SpentTokens,
+			&i.SpentMicros,
+			&i.ReservedTokens,
+			&i.ReservedMicros,
+			&i.Warned,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const callBasis = `-- name: CallBasis :one
 SELECT r.tenant, r.project, coalesce(r.settings -> 'repo' ->> 'url', '')::text AS repo,
        coalesce((r.settings -> 'cache' ->> 'retention')::bigint, 0)::bigint AS cache_retention,
@@ -672,6 +713,23 @@ func (q *Queries) OpenCallsOfExecution(ctx context.Context, executionID int64) (
 		return nil, err
 	}
 	return items, nil
+}
+
+const ownerOfRun = `-- name: OwnerOfRun :one
+SELECT tenant, project FROM orchestrator_runs WHERE id = $1
+`
+
+type OwnerOfRunRow struct {
+	Tenant  string
+	Project string
+}
+
+// To whom a run belongs, or a row that only carries a pipeline.
+func (q *Queries) OwnerOfRun(ctx context.Context, id int64) (OwnerOfRunRow, error) {
+	row := q.db.QueryRow(ctx, ownerOfRun, id)
+	var i OwnerOfRunRow
+	err := row.Scan(&i.Tenant, &i.Project)
+	return i, err
 }
 
 const usage = `-- name: Usage :one

@@ -45,6 +45,17 @@ WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::t
 -- name: Budget :one
 SELECT * FROM orchestrator_budgets WHERE scope_kind = @scope_kind AND scope_key = @scope_key;
 
+-- name: BudgetsOfPeriods :many
+-- The budgets of days, projects and tenants in the given periods.
+SELECT * FROM orchestrator_budgets
+WHERE scope_kind IN ('day', 'project', 'tenant') AND substring(scope_key from '[^ ]+$') = ANY (@periods::text[])
+ORDER BY scope_kind, scope_key
+LIMIT @most::int;
+
+-- name: OwnerOfRun :one
+-- To whom a run belongs, or a row that only carries a pipeline.
+SELECT tenant, project FROM orchestrator_runs WHERE id = @id;
+
 -- name: HoldCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'reserved', tries = tries + 1, provider = @provider, model = @model, prompt_version = @prompt_version,

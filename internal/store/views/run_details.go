@@ -3,6 +3,8 @@ package views
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -66,6 +68,19 @@ type BudgetState struct {
 	store.Budget
 	LimitTokens int64 `json:"limit_tokens"`
 	LimitMicros int64 `json:"limit_micros"`
+}
+
+// Left describes what the budget has left, with what is reserved taken off, such as "$1.50 and 200
+// tokens"; empty without a limit.
+func (b BudgetState) Left() string {
+	var parts []string
+	if b.LimitMicros > 0 {
+		parts = append(parts, fmt.Sprintf("$%.2f", float64(max(0, b.LimitMicros-b.SpentMicros-b.ReservedMicros))/1e6))
+	}
+	if b.LimitTokens > 0 {
+		parts = append(parts, fmt.Sprintf("%d tokens", max(0, b.LimitTokens-b.SpentTokens-b.ReservedTokens)))
+	}
+	return strings.Join(parts, " and ")
 }
 
 // Budgets returns the states of budgets.
