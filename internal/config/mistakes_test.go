@@ -55,7 +55,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"a tab", "git:\n\tpush: true", `FILE:2: invalid YAML: found character that cannot start any token`},
 		{"an unknown anchor", "git: *nobody", `FILE: invalid YAML: unknown anchor 'nobody' referenced`},
 		{"a provider's bad name", "models: {providers: {My Box: {kind: ollama}}}", `FILE:1: models.providers.My Box: invalid key; expected a name that begins with a letter and contains only lower-case letters, digits, - and _`},
-		{"a provider without kind", "models: {providers: {box: {base_url: \"http://h\"}}}", `FILE:1: models.providers.box.kind: is missing; expected one of openai, azure, openrouter, anthropic, gemini, ollama, compatible, scripted`},
+		{"a provider without kind", "models: {providers: {box: {base_url: \"http://h\"}}}", `FILE:1: models.providers.box.kind: is missing; expected one of openai, azure, openrouter, anthropic, bedrock, vertex, gemini, ollama, compatible, scripted`},
 		{"a provider without address", "models: {providers: {box: {kind: compatible}}}", `FILE:1: models.providers.box.base_url: is missing; providers of kind "compatible" have no default URL`},
 		{"Azure without address", "models: {providers: {box: {kind: azure}}}", `FILE:1: models.providers.box.base_url: is missing; providers of kind "azure" have no default URL`},
 		{"an API of another kind", "models: {providers: {box: {kind: anthropic, api: chat}}}", `FILE:1: models.providers.box.api: is allowed only for the kinds openai, azure, compatible, scripted`},

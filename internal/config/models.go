@@ -105,9 +105,11 @@ type Breaker struct {
 
 // Provider is an endpoint that serves models.
 type Provider struct {
-	Kind               string            `yaml:"kind" validate:"required,oneof=openai azure openrouter anthropic gemini ollama compatible scripted" doc:"Provider kind. azure: OpenAI's models at Azure, by its v1 API. compatible: any endpoint with an OpenAI-compatible API."`
+	Kind               string            `yaml:"kind" validate:"required,oneof=openai azure openrouter anthropic bedrock vertex gemini ollama compatible scripted" doc:"Provider kind. azure: OpenAI's models at Azure, by its v1 API. bedrock, vertex: Anthropic's models at Amazon Bedrock and Google's Vertex AI. compatible: any endpoint with an OpenAI-compatible API."`
 	BaseURL            string            `yaml:"base_url" secret:"true" validate:"omitempty,httpurl" doc:"API URL. Empty: the public URL for this kind of provider. azure: https://RESOURCE.openai.azure.com/openai/v1."`
 	API                string            `yaml:"api" validate:"omitempty,oneof=chat responses" doc:"For kinds openai, azure, compatible and scripted: chat completions or OpenAI's Responses. Empty: responses for azure and at OpenAI's own addresses, otherwise chat."`
+	Region             string            `yaml:"region" validate:"max=40" doc:"Cloud region, for kinds bedrock (such as us-east-1) and vertex (such as global). Empty: that of the environment, AWS_REGION or GOOGLE_CLOUD_LOCATION."`
+	Project            string            `yaml:"project" validate:"max=100" doc:"Google Cloud project, for kind vertex. Empty: GOOGLE_CLOUD_PROJECT, or else that of the credentials."`
 	APIKeyEnv          string            `yaml:"api_key_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains the API key."`
 	APIKeyFile         string            `yaml:"api_key_file" doc:"File that contains the API key. Overrides api_key_env."`
 	Timeout            time.Duration     `yaml:"timeout" validate:"min=0,max=1h" doc:"Maximum duration of one call. 0: the value of models.timeout."`

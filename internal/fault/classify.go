@@ -87,7 +87,7 @@ func OfHTTPStatus(status int) (contract.Class, contract.Code) {
 		return contract.ClassInfra, contract.CodeRateLimited
 	case http.StatusRequestEntityTooLarge:
 		return contract.ClassLLM, contract.CodeContextOverflow
-	case http.StatusConflict, http.StatusTooEarly:
+	case http.StatusConflict, http.StatusTooEarly, http.StatusFailedDependency: // the last is AWS's for an error of the model
 		return contract.ClassInfra, contract.CodeUnavailable
 	}
 	if status >= 500 {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/goccy/go-yaml"
@@ -221,8 +223,14 @@ func (c Catalogue) With(entries ...CatalogueEntry) Catalogue {
 // provider charges, it has the highest known prices of its kind, so that budgets err on the safe
 // side. A cost that is computed from it is an estimate.
 func (c Catalogue) Find(p Provider, model string) (CatalogueEntry, bool) {
-	kind := p.Kind.inCatalogue()
-	for _, want := range [][2]string{{p.Name, model}, {string(p.Kind), model}, {kind, model}, {p.Name, "*"}, {string(p.Kind), "*"}} {
+	wants := [][2]string{{p.Name, model}, {string(p.Kind), model}, {p.Kind.inCatalogue(), model}, {p.Name, "*"}, {string(p.Kind), "*"}}
+	for i, want := range wants {
+		if i == 2 && p.Kind.Cloud() { // whose names and prices differ from Anthropic's
+			if e, ok := c.atAnthropic(p, model); ok {
+				return e, !e.Assumed
+			}
+			continue
+		}
 		for _, e := range slices.Backward(c) {
 			if e.Provider == want[0] && e.Model == want[1] {
 				e.Provider, e.Model = p.Name, model
@@ -253,18 +261,71 @@ func Newest(a, b CatalogueEntry) int {
 	)
 }
 
-// inCatalogue returns the kind whose entries also apply to a kind: Azure serves OpenAI's models.
+// inCatalogue returns the kind whose entries also apply to a kind: Azure serves OpenAI's models, Bedrock
+// and Vertex serve Anthropic's.
 func (k Kind) inCatalogue() string {
-	if k == KindAzure {
+	switch {
+	case k == KindAzure:
 		return string(KindOpenAI)
+	case k.Cloud():
+		return string(KindAnthropic)
 	}
 	return string(k)
+}
+
+// cloudName matches a cloud's name of one of Anthropic's models: us.anthropic.claude-haiku-4-5-20251001-v1:0
+// at Bedrock, claude-haiku-4-5@20251001 at Vertex.
+var cloudName = regexp.MustCompile(`^(?:(?:[a-z-]+\.)?anthropic\.)?(claude-[a-z0-9-]+?)(?:[-@]((?:19|20)\d{6}|default|latest))?(?:-v\d+(?::\d+)?)?$`)
+
+// regionalPremium is how much more the clouds charge in one region than for requests that any region
+// may answer.
+const regionalPremium = 1.1
+
+// atAnthropic returns the entry of a model that a cloud serves by that of Anthropic itself. In a single
+// region, its prices are assumed.
+func (c Catalogue) atAnthropic(p Provider, model string) (CatalogueEntry, bool) {
+	_, resource, isARN := strings.Cut(model, "inference-profile/")
+	if !isARN {
+		resource = model
+	}
+	m := cloudName.FindStringSubmatch(resource)
+	if m == nil {
+		return CatalogueEntry{}, false
+	}
+	for _, name := range []string{m[1] + "-" + m[2], m[1]} {
+		for _, e := range slices.Backward(c) {
+			if e.Provider != string(KindAnthropic) || e.Model != name {
+				continue
+			}
+			e.Provider, e.Model = p.Name, model
+			if p.Region != "global" && !strings.HasPrefix(resource, "global.") {
+				e = e.regional()
+			}
+			return e, true
+		}
+	}
+	return CatalogueEntry{}, false
+}
+
+// regional returns the entry with the assumed prices of a single region.
+func (e CatalogueEntry) regional() CatalogueEntry {
+	e.Assumed = true
+	prices := []*float64{&e.PriceIn, &e.PriceCached, &e.PriceCacheWrite, &e.PriceOut, &e.PriceReasoning}
+	if e.LongContext != nil {
+		long := *e.LongContext
+		e.LongContext = &long
+		prices = append(prices, &long.PriceIn, &long.PriceCached, &long.PriceCacheWrite, &long.PriceOut)
+	}
+	for _, price := range prices {
+		*price *= regionalPremium
+	}
+	return e
 }
 
 // guess returns an assumed entry for an unknown model.
 func (c Catalogue) guess(p Provider, model string) CatalogueEntry {
 	guess := CatalogueEntry{Provider: p.Name, Model: model, Assumed: true, Capabilities: []Capability{CapabilityTools}}
-	if p.Kind != KindAnthropic {
+	if !p.Kind.Messages() {
 		guess.Capabilities = append(guess.Capabilities, CapabilityJSONSchema)
 	}
 	for _, e := range c {

@@ -197,3 +197,40 @@ func defaultProviders() []Provider {
 	}
 	return all
 }
+
+func TestModelsAtCloudsHaveThePricesOfAnthropic(t *testing.T) {
+	t.Parallel()
+	c := Catalogue{
+		{Provider: "anthropic", Model: "claude-haiku-4-5", PriceIn: 1, PriceOut: 5, LongContext: &LongContext{Above: 9, PriceIn: 2}},
+		{Provider: "anthropic", Model: "claude-haiku-4-5-20251001", PriceIn: 1.5, PriceOut: 5},
+		{Provider: "cloud", Model: "claude-own", PriceIn: 7},
+	}
+	bedrock, vertex := Provider{Name: "cloud", Kind: KindBedrock, Region: "us-east-1"}, Provider{Name: "cloud", Kind: KindVertex, Region: "us-east5"}
+	global := vertex
+	global.Region = "global"
+	for _, tc := range []struct {
+		p     Provider
+		model string
+		in    float64
+		known bool
+	}{
+		{bedrock, "global.anthropic.claude-haiku-4-5-20251001-v1:0", 1.5, true},
+		{bedrock, "us.anthropic.claude-haiku-4-5-20251001-v1:0", 1.5 * 1.1, false},
+		{bedrock, "anthropic.claude-haiku-4-5-20301231-v2:0", 1.1, false},
+		{bedrock, "arn:aws:bedrock:us-east-1:12:inference-profile/global.anthropic.claude-haiku-4-5", 1, true},
+		{global, "claude-haiku-4-5@20251001", 1.5, true},
+		{global, "claude-haiku-4-5", 1, true},
+		{vertex, "claude-haiku-4-5@20251001", 1.5 * 1.1, false},
+		{vertex, "claude-haiku-4-5", 1.1, false},
+		{vertex, "claude-own", 7, true},
+		{global, "claude-of-tomorrow", 7, false}, // the highest known price
+		{bedrock, "meta.llama4", 7, false},
+	} {
+		e, known := c.Find(tc.p, tc.model)
+		require.Equal(t, tc.known, known, tc.model)
+		require.InDelta(t, tc.in, e.PriceIn, 1e-9, tc.model)
+		require.Equal(t, tc.model, e.Model)
+		require.Equal(t, "cloud", e.Provider)
+	}
+	require.InDelta(t, 2, c[0].LongContext.PriceIn, 0, "the catalogue is unchanged")
+}

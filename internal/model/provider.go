@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,11 +22,20 @@ const (
 	KindAzure      Kind = "azure" // OpenAI's models at Azure, by its v1 API
 	KindOpenRouter Kind = "openrouter"
 	KindAnthropic  Kind = "anthropic" // by its own API
+	KindBedrock    Kind = "bedrock"   // Anthropic's models at Amazon Bedrock
+	KindVertex     Kind = "vertex"    // Anthropic's models at Google's Vertex AI
 	KindGemini     Kind = "gemini"    // by its own API
 	KindOllama     Kind = "ollama"
 	KindCompatible Kind = "compatible" // any other OpenAI-compatible endpoint
 	KindScripted   Kind = "scripted"   // the scripted model server
 )
+
+// Messages reports whether providers of a kind offer Anthropic's Messages API.
+func (k Kind) Messages() bool { return k == KindAnthropic || k.Cloud() }
+
+// Cloud reports whether providers of a kind are clouds, whose credentials and addresses are those of a
+// region.
+func (k Kind) Cloud() bool { return k == KindBedrock || k == KindVertex }
 
 // API is the API by which a provider of some kinds is called.
 type API string
@@ -61,13 +71,17 @@ func ownedByOpenAI(baseURL string) bool {
 type Provider struct {
 	// Name identifies the provider in rules and in the catalogue.
 	Name string `koanf:"name" yaml:"name" json:"name" validate:"required"`
-	Kind Kind   `koanf:"kind" yaml:"kind" json:"kind" validate:"required,oneof=openai azure openrouter anthropic gemini ollama compatible scripted"`
+	Kind Kind   `koanf:"kind" yaml:"kind" json:"kind" validate:"required,oneof=openai azure openrouter anthropic bedrock vertex gemini ollama compatible scripted"`
 	// BaseURL is the base of the protocol's paths, such as https://api.openai.com/v1. Empty means
 	// the kind's default.
 	BaseURL string `koanf:"base_url" yaml:"base_url,omitempty" json:"base_url,omitempty" validate:"omitempty,url"`
 	// API is the API of a kind that has several: openai, azure, compatible and scripted. Empty means
 	// Responses at OpenAI's own addresses and at Azure, otherwise chat completions.
 	API API `koanf:"api" yaml:"api,omitempty" json:"api,omitempty" validate:"omitempty,oneof=chat responses"`
+	// Region is the cloud's region of kinds bedrock and vertex, Project the project of kind vertex; empty
+	// means that of the credentials.
+	Region  string `koanf:"region" yaml:"region,omitempty" json:"region,omitempty"`
+	Project string `koanf:"project" yaml:"project,omitempty" json:"project,omitempty"`
 	// APIKeyEnv is the environment variable with the key, APIKeyFile a file with the key; the file
 	// takes precedence. If both are empty, the kind's usual variable is used.
 	APIKeyEnv  string `koanf:"api_key_env" yaml:"api_key_env,omitempty" json:"api_key_env,omitempty"`
@@ -93,6 +107,8 @@ var kindDefaults = map[Kind]struct{ baseURL, keyEnv string }{
 	KindAzure:      {"", "AZURE_OPENAI_API_KEY"},
 	KindOpenRouter: {"https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},
 	KindAnthropic:  {"https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"},
+	KindBedrock:    {"", "AWS_BEARER_TOKEN_BEDROCK"},
+	KindVertex:     {},
 	KindGemini:     {"https://generativelanguage.googleapis.com", "GEMINI_API_KEY"},
 	KindOllama:     {"http://127.0.0.1:11434/v1", ""},
 	KindCompatible: {},
@@ -105,7 +121,7 @@ func DefaultBaseURL(kind Kind) string { return kindDefaults[kind].baseURL }
 // WithDefaults returns the provider with the defaults of its kind filled in.
 func (p Provider) WithDefaults() Provider {
 	d := kindDefaults[p.Kind]
-	p.BaseURL = cmp.Or(p.BaseURL, d.baseURL)
+	p.BaseURL = cmp.Or(p.BaseURL, d.baseURL, p.regionalURL())
 	if p.Kind.ChoosesAPI() {
 		p.API = cmp.Or(p.API, p.defaultAPI())
 	}
@@ -115,6 +131,57 @@ func (p Provider) WithDefaults() Provider {
 	p.Timeout = cmp.Or(p.Timeout, DefaultTimeout)
 	p.MaxConcurrent = cmp.Or(p.MaxConcurrent, DefaultMaxConcurrent)
 	return p
+}
+
+// regionalURL returns the address of a cloud in a region, or "" if there is none.
+func (p Provider) regionalURL() string {
+	switch {
+	case p.Region == "":
+		return ""
+	case p.Kind == KindBedrock:
+		return "https://bedrock-runtime." + p.Region + ".amazonaws.com"
+	case p.Kind != KindVertex:
+		return ""
+	}
+	switch p.Region {
+	case "global":
+		return "https://aiplatform.googleapis.com"
+	case "us", "eu":
+		return "https://aiplatform." + p.Region + ".rep.googleapis.com"
+	default:
+		return "https://" + p.Region + "-aiplatform.googleapis.com"
+	}
+}
+
+// Names of regions become part of addresses.
+var (
+	validRegion  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+	validProject = regexp.MustCompile(`^[a-z0-9]([a-z0-9.:-]{0,98}[a-z0-9])?$`)
+)
+
+// checkCloud reports a problem with the region or the project of a provider.
+func (p Provider) checkCloud() error {
+	problem := ""
+	switch {
+	case !p.Kind.Cloud():
+		if p.Region != "" || p.Project != "" {
+			problem = fmt.Sprintf("kind %s has no region and no project; remove them, or set kind to bedrock or vertex", p.Kind)
+		}
+	case p.Region == "" && p.Kind == KindBedrock:
+		problem = "kind bedrock requires a region; set models.providers." + p.Name + ".region, such as us-east-1, or AWS_REGION"
+	case p.Region == "":
+		problem = "kind vertex requires a region; set models.providers." + p.Name + ".region, such as global or us-east5, or GOOGLE_CLOUD_LOCATION"
+	case !validRegion.MatchString(p.Region):
+		problem = "the region is not the name of a region, such as us-east-1"
+	case p.Project != "" && p.Kind == KindBedrock:
+		problem = "kind bedrock has no project; remove it"
+	case p.Project != "" && !validProject.MatchString(p.Project):
+		problem = "the project is not the id of a project, such as my-project"
+	}
+	if problem == "" {
+		return nil
+	}
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "model provider %s: %s", p.Name, problem)
 }
 
 // Check reports a problem with a provider as a CONFIG_ERROR.
@@ -127,7 +194,10 @@ func (p Provider) Check() error {
 		return bad("a model provider has no name")
 	}
 	if _, ok := kindDefaults[p.Kind]; !ok {
-		return bad("model provider %s: invalid kind %q; expected openai, azure, openrouter, anthropic, gemini, ollama, compatible or scripted", p.Name, p.Kind)
+		return bad("model provider %s: invalid kind %q; expected openai, azure, openrouter, anthropic, bedrock, vertex, gemini, ollama, compatible or scripted", p.Name, p.Kind)
+	}
+	if err := p.checkCloud(); err != nil {
+		return err
 	}
 	if p.BaseURL == "" {
 		return bad("model provider %s: kind %s requires a base_url", p.Name, p.Kind)
@@ -154,6 +224,8 @@ func (p Provider) checkAPI(at *url.URL) error {
 	switch {
 	case p.API != "" && !p.Kind.ChoosesAPI():
 		problem = fmt.Sprintf("kind %s has one API only; remove api", p.Kind)
+	case p.Kind.Cloud() && strings.Trim(at.Path, "/") != "":
+		problem = fmt.Sprintf("the base_url of kind %s must have no path", p.Kind)
 	case p.API != "" && p.API != APIChat && p.API != APIResponses:
 		problem = fmt.Sprintf("invalid api %q; expected chat or responses", p.API)
 	case p.Kind == KindAzure && (strings.Trim(at.Path, "/") == "" || strings.Contains(at.Path, "/deployments/")):
@@ -182,6 +254,10 @@ func (p Provider) KeySource() string {
 	switch {
 	case p.APIKeyFile != "":
 		return "the file " + p.APIKeyFile
+	case p.Kind == KindBedrock:
+		return "the environment variable " + p.APIKeyEnv + ", or else AWS's default credentials (environment, profile, role)"
+	case p.Kind == KindVertex && p.APIKeyEnv == "":
+		return "Google's application default credentials"
 	case p.APIKeyEnv != "":
 		return "the environment variable " + p.APIKeyEnv
 	default:
@@ -204,6 +280,9 @@ func (p Provider) Key(getenv func(string) string) (string, error) {
 		key = strings.TrimSpace(getenv(p.APIKeyEnv))
 	default:
 		return "", nil
+	}
+	if key == "" && p.APIKeyFile == "" && p.Kind.Cloud() {
+		return "", nil // its default credentials are used
 	}
 	if key == "" {
 		return "", fault.New(contract.ClassConfig, contract.CodeUnauthorized,

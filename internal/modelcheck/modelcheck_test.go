@@ -50,6 +50,7 @@ rules:
 var wires = []model.Provider{
 	{Kind: model.KindScripted, API: model.APIChat}, {Kind: model.KindScripted, API: model.APIResponses},
 	{Kind: model.KindAnthropic}, {Kind: model.KindGemini},
+	{Kind: model.KindBedrock, Region: "eu-central-1"}, {Kind: model.KindVertex, Region: "europe-west1", Project: "a-project"},
 }
 
 // place is a scripted provider.
@@ -71,7 +72,7 @@ func serve(t *testing.T, p model.Provider, yaml string) place {
 		h.Close()
 	})
 	p.Name, p.BaseURL, p.APIKeyEnv = "p", h.URL+"/v1", "KEY"
-	if p.Kind == model.KindGemini { // whose SDK adds the version
+	if p.Kind == model.KindGemini || p.Kind.Cloud() { // whose SDK adds the version
 		p.BaseURL = h.URL
 	}
 	return place{p.WithDefaults(), log}
@@ -251,7 +252,7 @@ func TestEmbeddingsAreTriedWhereTheCatalogueHasThem(t *testing.T) {
 			r := s.check(t, "embedder", plenty, model.CapabilityEmbeddings)
 			require.Len(t, r.Findings, 1, "it does nothing else")
 			f := found(t, r, model.CapabilityEmbeddings)
-			if p.Kind == model.KindAnthropic {
+			if p.Kind.Messages() {
 				require.Equal(t, modelcheck.No, f.Found, "the API has none")
 				return
 			}

@@ -90,8 +90,8 @@ func (c *checker) tryEffort(ctx context.Context) {
 // checksSettings reports whether the provider is known to reject settings that a model does not have.
 func (c *checker) checksSettings() bool {
 	switch p := c.target.Provider; p.Kind {
-	case model.KindAzure:
-		return true
+	case model.KindAzure, model.KindBedrock, model.KindVertex:
+		return p.Kind == model.KindAzure || strings.HasSuffix(p.BaseURL, ".amazonaws.com") || strings.HasSuffix(p.BaseURL, ".googleapis.com")
 	case model.KindOpenAI, model.KindAnthropic, model.KindGemini:
 		return p.BaseURL == model.DefaultBaseURL(p.Kind)
 	default:

@@ -47,7 +47,7 @@ func TestThePiecesOfAStreamArePassedOnAndThoseOfOtherResponsesAreNot(t *testing.
 		require.Greater(t, pieces, 1)
 		require.Equal(t, []string{"edit_file", "finish"}, tools)
 		require.Equal(t, []string{resp.ToolCalls[0].Arguments, resp.ToolCalls[1].Arguments}, arguments)
-		if c.providers["p"].Kind == model.KindAnthropic { // the scripted model has no reasoning in OpenAI's protocol
+		if c.providers["p"].Kind.Messages() { // the scripted model has no reasoning in OpenAI's protocol
 			require.Positive(t, thoughts)
 		}
 	})

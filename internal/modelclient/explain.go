@@ -182,6 +182,9 @@ func (x *call) explainAPIError(status int, body []byte, said apiError) *fault.Er
 	switch code {
 	case contract.CodeUnauthorized:
 		hint = "; the API key comes from " + x.provider.KeySource()
+		if x.provider.Kind.Cloud() {
+			hint = "; the credentials come from " + x.provider.KeySource() + "; they must be allowed to call this model"
+		}
 	case contract.CodeModelNotFound:
 		hint = "; check that the provider has this model and that base_url is correct"
 	case contract.CodeQuotaExhausted:

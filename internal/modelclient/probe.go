@@ -47,6 +47,9 @@ func probe(ctx context.Context, client *http.Client, p model.Provider, getenv fu
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
+	if err := wire.CheckCredentials(ctx, p, key); err != nil {
+		return err
+	}
 	path := "/models"
 	if p.Kind == model.KindOpenRouter { // its list of models is public
 		path = "/key"
@@ -56,6 +59,9 @@ func probe(ctx context.Context, client *http.Client, p model.Provider, getenv fu
 		status, _, err = ask(ctx, client, p, key, "/models")
 	}
 	who := fmt.Sprintf("model provider %s (%s)", p.Name, p.Address())
+	if err == nil && p.Kind.Cloud() && status < http.StatusInternalServerError {
+		return nil // it has no list of models at this address; that it responds is all that is known
+	}
 	if err != nil {
 		return unreachable(ctx, err, newScrubber(p, key), who)
 	}
@@ -78,7 +84,7 @@ func ProbeModel(ctx context.Context, p model.Provider, name string) error {
 func probeModel(ctx context.Context, client *http.Client, p model.Provider, name string, getenv func(string) string) error {
 	p = p.WithDefaults()
 	key, err := p.Key(getenv)
-	if err != nil || p.Kind == model.KindAzure { // whose deployments have names of their own
+	if err != nil || p.Kind == model.KindAzure || p.Kind.Cloud() { // which list other names than they accept
 		return nil // Probe reports it
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -156,6 +162,8 @@ func ask(ctx context.Context, client *http.Client, p model.Provider, key, path s
 	case p.Kind == model.KindAzure:
 		req.Header.Del("Authorization")
 		req.Header.Set("Api-Key", key)
+	case p.Kind.Cloud(): // whose credentials are not for this address
+		req.Header.Del("Authorization")
 	case p.Kind == model.KindAnthropic:
 		req.Header.Del("Authorization")
 		req.Header.Set("X-Api-Key", key)

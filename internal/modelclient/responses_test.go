@@ -528,7 +528,7 @@ func eachAPI(t *testing.T, h http.HandlerFunc, test func(t *testing.T, c *Client
 	for _, p := range wires {
 		t.Run(string(p.Kind)+string(p.API), func(t *testing.T) {
 			t.Parallel()
-			p.BaseURL, p.APIKeyEnv = serve(t, h), "KEY"
+			p.BaseURL, p.APIKeyEnv = ownBase(p.Kind, serve(t, h)), "KEY"
 			test(t, newClient(t, p, Options{Getenv: func(string) string { return "a-key" }}))
 		})
 	}
@@ -676,10 +676,7 @@ func TestAModelThatWasFoundUnableToStreamIsAskedForOnePieceAtOnce(t *testing.T) 
 	t.Parallel()
 	for _, p := range wires {
 		base, log := scenario(t, "models: [{name: m, lacks: [streaming]}]\nrules:\n  - reply: {text: whole}\n")
-		p.Name, p.BaseURL, p.APIKeyEnv = "p", base, "KEY"
-		if p.Kind == model.KindGemini {
-			p.BaseURL = strings.TrimSuffix(base, "/v1")
-		}
+		p.Name, p.BaseURL, p.APIKeyEnv = "p", ownBase(p.Kind, base), "KEY"
 		catalogue := model.Catalogue{{Provider: "p", Model: "m"}}.Correct([]model.Checked{{Provider: "p", Model: "m", Found: map[model.Capability]bool{model.CapabilityStreaming: false}}}, []model.Provider{p})
 		c, err := New([]model.Provider{p}, catalogue, Options{Getenv: func(string) string { return "a-key" }})
 		require.NoError(t, err)

@@ -17,12 +17,14 @@ import (
 )
 
 // wires has a provider for each API.
-var wires = []model.Provider{chatWire, responsesWire, anthropicWire, geminiWire}
+var wires = []model.Provider{chatWire, responsesWire, anthropicWire, bedrockWire, vertexWire, geminiWire}
 
 var (
 	chatWire      = model.Provider{Kind: model.KindScripted, API: model.APIChat}
 	responsesWire = model.Provider{Kind: model.KindScripted, API: model.APIResponses}
 	anthropicWire = model.Provider{Kind: model.KindAnthropic}
+	bedrockWire   = model.Provider{Kind: model.KindBedrock, Region: "eu-central-1"}
+	vertexWire    = model.Provider{Kind: model.KindVertex, Region: "europe-west1", Project: "a-project"}
 	geminiWire    = model.Provider{Kind: model.KindGemini}
 )
 
@@ -47,14 +49,20 @@ func overEachWire(t *testing.T, yaml string, test func(t *testing.T, c *Client, 
 	}
 }
 
+// ownBase returns the base URL of a kind: some SDKs add the version.
+func ownBase(k model.Kind, base string) string {
+	if k == model.KindGemini || k.Cloud() {
+		return strings.TrimSuffix(base, "/v1")
+	}
+	return base
+}
+
 // wireClient returns a client of a scripted model, called by the API of a provider.
 func wireClient(t *testing.T, p model.Provider, yaml string) (c *Client, log string) {
 	t.Helper()
 	p.Name, p.APIKeyEnv = "p", "KEY"
 	p.BaseURL, log = scenario(t, yaml)
-	if p.Kind == model.KindGemini { // whose SDK adds the version
-		p.BaseURL = strings.TrimSuffix(p.BaseURL, "/v1")
-	}
+	p.BaseURL = ownBase(p.Kind, p.BaseURL)
 	c, err := New([]model.Provider{p}, model.Catalogue{{
 		Provider: "p", Model: "*", PriceIn: 1, PriceCached: 0.1, PriceCacheWrite: 1.25, PriceOut: 4, MaxOutput: 64000,
 		Capabilities: []model.Capability{model.CapabilityTools, model.CapabilityJSONSchema, model.CapabilityVision, model.CapabilityEffort},
@@ -283,7 +291,7 @@ func TestBrokenToolArgumentsAreInvalidOutputThatIsPaidFor(t *testing.T) {
 						return
 					}
 					require.Contains(t, f.Message, "tool call 1 (read_file)")
-					if streamed || c.providers["p"].Kind != model.KindAnthropic { // whose documents hold no broken JSON
+					if streamed || !c.providers["p"].Kind.Messages() { // whose documents hold no broken JSON
 						require.Equal(t, arguments, r.ToolCalls[0].Arguments)
 					}
 					require.Equal(t, contract.Usage{Calls: 1, PromptTokens: 10, CompletionTokens: 5, MicroUSD: 30}, r.Usage)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"mime"
 	"net"
 	"net/http"
@@ -66,6 +67,9 @@ func (x *call) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &statusError{status: resp.StatusCode, header: resp.Header, body: body}
 	}
 	x.body = &countedBody{body: resp.Body, seen: func() { x.watch.touchIf(x.streaming) }, limit: x.rawLimit(), events: isStream(resp)}
+	if mediaType(resp) == "application/vnd.amazon.eventstream" {
+		x.body.limit = math.MaxInt64 // frames, each of which the SDK limits to 16 MiB
+	}
 	resp.Body = x.body
 	return resp, nil
 }
@@ -148,6 +152,10 @@ func (b *countedBody) Close() error { return b.body.Close() }
 
 // isStream reports whether a response is a stream of events.
 func isStream(r *http.Response) bool {
+	return mediaType(r) == "text/event-stream"
+}
+
+func mediaType(r *http.Response) string {
 	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return t == "text/event-stream"
+	return t
 }

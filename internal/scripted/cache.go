@@ -46,7 +46,7 @@ func (c *promptCache) account(r *chatRequest) (read, written int64) {
 	}
 	least, step := r.cacheRules()
 	known := func(i int) bool { return sizes[i] >= least && c.until[digests[i]].After(now) }
-	if _, ok := r.form.(messagesForm); !ok {
+	if !r.cachedByMarks() {
 		for i := range digests {
 			if known(i) {
 				read = sizes[i] / step * step
@@ -74,6 +74,15 @@ func (c *promptCache) account(r *chatRequest) (read, written int64) {
 		}
 	}
 	return read, last - read
+}
+
+// cachedByMarks reports whether the request is cached up to its breakpoints, as Anthropic's models do.
+func (r *chatRequest) cachedByMarks() bool {
+	switch r.form.(type) {
+	case messagesForm, bedrockForm:
+		return true
+	}
+	return false
 }
 
 // cacheRules returns the tokens of the shortest prefix that is cached, and in which steps they count.

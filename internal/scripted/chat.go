@@ -141,7 +141,7 @@ func (a *answer) put(b []byte) bool {
 // stream responds with server-sent events. Small ones are sent together, because separate writes
 // would be the largest cost.
 func (a *answer) stream(c *completion) {
-	a.start(http.StatusOK, streamHeader, -1)
+	a.start(http.StatusOK, a.streamHeader(), -1)
 	for event := range a.form.events(c) {
 		paced := c.pace == 0 || a.write(nil) && a.server.wait(a.r, c.pace)
 		if !paced || !a.put(event) {
@@ -153,6 +153,14 @@ func (a *answer) stream(c *completion) {
 	}
 	a.log(http.StatusOK, c.usage)
 	_, _ = a.w.Write(a.form.final(c))
+}
+
+// streamHeader returns the header of a stream.
+func (a *answer) streamHeader() http.Header {
+	if _, ok := a.form.(bedrockForm); ok {
+		return frameHeader
+	}
+	return streamHeader
 }
 
 var (

@@ -56,10 +56,13 @@ func (a *answer) malformed(c *completion) {
 		a.send(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, doc[:len(doc)/2], usage{})
 		return
 	}
-	a.start(http.StatusOK, streamHeader, -1)
+	a.start(http.StatusOK, a.streamHeader(), -1)
 	f := c.req.form
 	part := f.piece(c, c.text)
 	broken := append(append([]byte(nil), part[:len(part)/2]...), "\n\n"...)
+	if _, framed := f.(bedrockForm); framed {
+		broken = frame(broken)
+	}
 	if !a.write(f.opening(c)) {
 		a.gone()
 	}
@@ -70,7 +73,7 @@ func (a *answer) malformed(c *completion) {
 // disconnect breaks the connection after half of the response was sent.
 func (a *answer) disconnect(c *completion) {
 	if c.req.Stream {
-		a.start(http.StatusOK, streamHeader, -1)
+		a.start(http.StatusOK, a.streamHeader(), -1)
 		a.write(c.req.form.opening(c))
 		a.write(c.req.form.piece(c, firstHalf(c.text)))
 	} else {

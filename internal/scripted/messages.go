@@ -55,11 +55,13 @@ type messagesRequest struct {
 	TopK       json.RawMessage `json:"top_k"`
 	Stop       json.RawMessage `json:"stop_sequences"`
 	Tier       json.RawMessage `json:"service_tier"`
+	Version    string          `json:"anthropic_version"` // at clouds
 
-	system []messagesBlock
-	tools  []messagesTool
-	turns  [][]messagesBlock
-	extra  string // a field that the API does not have
+	wantVersion string
+	system      []messagesBlock
+	tools       []messagesTool
+	turns       [][]messagesBlock
+	extra       string // a field that the API does not have
 }
 
 // UnmarshalJSON notes fields that the API does not have, which it rejects.
@@ -188,6 +190,8 @@ func (r *messagesRequest) checkFields() string {
 	switch {
 	case r.extra != "":
 		return r.extra + ": Extra inputs are not permitted"
+	case r.Version != r.wantVersion:
+		return "anthropic_version: Input should be " + quote(r.wantVersion)
 	case r.Model == "":
 		return "model: Field required"
 	case r.MaxTokens < 1:

@@ -62,6 +62,8 @@ func New(scenario *Scenario, opts Options) (*Server, error) {
 	s.mux.HandleFunc("POST /v1/responses", s.responses)
 	s.mux.HandleFunc("POST /v1/messages", s.messages)
 	s.mux.HandleFunc("POST /v1beta/models/{call...}", s.gemini)
+	s.mux.HandleFunc("POST /model/{id}/{method}", s.bedrock)
+	s.mux.HandleFunc("POST /v1/projects/{project}/locations/{location}/publishers/anthropic/models/{call...}", s.vertex)
 	s.mux.HandleFunc("GET /v1beta/models", s.geminiModels)
 	s.mux.HandleFunc("POST /v1/embeddings", s.embeddings)
 	s.mux.HandleFunc("GET /v1/models", s.models)
@@ -100,7 +102,7 @@ func (s *Server) Close() error {
 func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 	writeError(w, apiError{
 		status: http.StatusNotFound, kind: "invalid_request_error", code: "unknown_url",
-		message: "the scripted model serves POST /v1/chat/completions, POST /v1/responses, POST /v1/messages, POST /v1beta/models/MODEL:generateContent, POST /v1/embeddings, GET /v1/models and GET /healthz, not " + r.Method + " " + r.URL.Path,
+		message: "the scripted model serves POST /v1/chat/completions, POST /v1/responses, POST /v1/messages, POST /v1beta/models/MODEL:generateContent, POST /model/MODEL/invoke, POST /v1/projects/PROJECT/locations/REGION/publishers/anthropic/models/MODEL:rawPredict, POST /v1/embeddings, GET /v1/models and GET /healthz, not " + r.Method + " " + r.URL.Path,
 	})
 }
 

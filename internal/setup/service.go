@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/version"
 )
@@ -64,6 +65,10 @@ func RegisterSecrets(cfg *config.Config) {
 	for _, p := range Providers(cfg) {
 		if p.APIKeyEnv != "" {
 			telemetry.RegisterSecret(os.Getenv(p.APIKeyEnv))
+		}
+		if p.Kind == model.KindBedrock {
+			telemetry.RegisterSecret(os.Getenv("AWS_SECRET_ACCESS_KEY"))
+			telemetry.RegisterSecret(os.Getenv("AWS_SESSION_TOKEN"))
 		}
 		for _, value := range p.Headers {
 			telemetry.RegisterSecret(value)

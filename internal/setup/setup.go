@@ -71,11 +71,31 @@ func Providers(cfg *config.Config) []model.Provider {
 	for name, p := range cfg.Models.Providers {
 		all = append(all, model.Provider{
 			Name: name, Kind: model.Kind(p.Kind), BaseURL: p.BaseURL, API: model.API(p.API), APIKeyEnv: p.APIKeyEnv, APIKeyFile: p.APIKeyFile,
+			Region: cmp.Or(p.Region, regionOf(model.Kind(p.Kind))), Project: cmp.Or(p.Project, projectOf(model.Kind(p.Kind))),
 			Timeout: cmp.Or(p.Timeout, cfg.Models.Timeout), MaxConcurrent: p.MaxConcurrent, Headers: p.Headers,
 		}.WithDefaults())
 	}
 	slices.SortFunc(all, func(a, b model.Provider) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// regionOf returns the region that the environment sets for a cloud.
+func regionOf(k model.Kind) string {
+	if k == model.KindBedrock {
+		return cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
+	}
+	if k == model.KindVertex {
+		return os.Getenv("GOOGLE_CLOUD_LOCATION")
+	}
+	return ""
+}
+
+// projectOf returns the project that the environment sets for a cloud.
+func projectOf(k model.Kind) string {
+	if k == model.KindVertex {
+		return os.Getenv("GOOGLE_CLOUD_PROJECT")
+	}
+	return ""
 }
 
 // Catalogue returns the known properties of models: the built-in catalogue, overridden by the

@@ -16,10 +16,10 @@ import (
 
 // Embed requests the embedding of a text. Its errors are those of Adapter.
 func Embed(ctx context.Context, c *Call, text string) (model.Embedding, error) {
-	switch c.Provider.Kind {
-	case model.KindAnthropic:
+	switch {
+	case c.Provider.Kind.Messages():
 		return model.Embedding{}, fault.New(contract.ClassConfig, contract.CodeBadRequest, "Anthropic's API computes no embeddings")
-	case model.KindGemini:
+	case c.Provider.Kind == model.KindGemini:
 		return geminiEmbed(ctx, c, text)
 	default:
 		return openAIEmbed(ctx, c, text)

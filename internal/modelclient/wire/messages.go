@@ -27,17 +27,22 @@ const defaultMessagesOutput = 8192
 
 // Send implements Adapter.
 func (messages) Send(ctx context.Context, c *Call, stream bool) (model.Response, error) {
+	at := []option.RequestOption{option.WithBaseURL(c.Provider.BaseURL)}
+	if c.Key != "" {
+		at = append(at, option.WithAPIKey(c.Key))
+	}
+	return sendMessages(ctx, c, stream, "messages", at...)
+}
+
+// sendMessages makes a request at a path, with options that say where and with which credentials.
+func sendMessages(ctx context.Context, c *Call, stream bool, path string, at ...option.RequestOption) (model.Response, error) {
 	params, err := messagesParams(c)
 	if err != nil {
 		return model.Response{}, err
 	}
 	opts := []option.RequestOption{
-		option.WithBaseURL(c.Provider.BaseURL),
 		option.WithHTTPClient(c.HTTP),
 		option.WithMaxRetries(0),
-	}
-	if c.Key != "" {
-		opts = append(opts, option.WithAPIKey(c.Key))
 	}
 	for _, h := range c.headers() {
 		opts = append(opts, option.WithHeader(h[0], h[1]))
@@ -45,10 +50,11 @@ func (messages) Send(ctx context.Context, c *Call, stream bool) (model.Response,
 	if stream {
 		opts = append(opts, option.WithJSONSet("stream", true), option.WithHeader("Accept", "text/event-stream"))
 	}
+	opts = append(opts, at...) // last: those of the clouds rewrite and sign the request
 	var raw *http.Response
 	// Not anthropic.NewClient, which would read keys and addresses from the environment and from files.
 	client := anthropic.Client{}
-	if err := client.Post(ctx, "messages", params, &raw, opts...); err != nil {
+	if err := client.Post(ctx, path, params, &raw, opts...); err != nil {
 		return model.Response{}, err
 	}
 	defer func() { _ = raw.Body.Close() }()

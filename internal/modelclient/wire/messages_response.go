@@ -37,10 +37,16 @@ type block struct {
 
 // stream collects server-sent events.
 func (c *messagesCollector) stream(r *http.Response) error {
-	return readEvents(r, reportedBody, func(e *anthropic.MessageStreamEventUnion) (bool, error) {
+	return readEvents(r, reportedMessage, func(e *anthropic.MessageStreamEventUnion) (bool, error) {
 		err := c.add(e)
 		return c.ended, err
 	})
+}
+
+// reportedMessage returns the error of an event that reports one. Those of Bedrock have types with a
+// status of their own.
+func reportedMessage(body []byte) error {
+	return &ReportedError{Body: body, Status: bedrockStatus(body)}
 }
 
 func (c *messagesCollector) add(e *anthropic.MessageStreamEventUnion) error {

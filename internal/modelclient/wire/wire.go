@@ -51,6 +51,10 @@ func For(p model.Provider, e model.CatalogueEntry) Adapter {
 		return openAIResponses{}
 	case p.Kind == model.KindAnthropic:
 		return messages{}
+	case p.Kind == model.KindBedrock:
+		return bedrockMessages{}
+	case p.Kind == model.KindVertex:
+		return vertexMessages{}
 	case p.Kind == model.KindGemini:
 		return gemini{}
 	case p.API == model.APIResponses:
