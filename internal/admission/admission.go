@@ -171,6 +171,7 @@ type Pass struct {
 	gate    *Gate
 	call    Call
 	probe   string       // the token of a probe; empty: the call is none
+	release func()       // ends the renewal of the probe's lease; nil: none
 	refused *fault.Error // set if no model may be called now
 }
 
@@ -187,7 +188,10 @@ func (g *Gate) Choose(ctx context.Context, c Call) *Pass {
 	for {
 		token, breaker := g.admit(ctx, c.Choice)
 		if breaker == nil {
-			p.probe = token
+			if token != "" {
+				// From now on: the call may still have to wait for its budget.
+				p.probe, p.release = token, g.keep(ctx, c.Choice.Provider, token)
+			}
 			return p
 		}
 		if to, ok := g.fallback(ctx, c); ok {
@@ -333,8 +337,6 @@ func (p *Pass) Do(ctx context.Context, r model.Request, call func(model.Request)
 	if p.refused != nil {
 		return model.Response{}, p.refused
 	}
-	stop := p.gate.keep(ctx, p.Choice.Provider, p.probe)
-	defer stop()
 	turn, err := p.gate.enter(ctx, providers.QueuedCall{
 		Provider: p.Choice.Provider, Model: p.Choice.Model, RunID: p.call.Execution.RunID, Agent: p.call.Execution.Agent, Step: p.call.Execution.Step,
 		Tokens: tokensOf(r),
@@ -379,9 +381,6 @@ func (p *Pass) pause(ctx context.Context, seen *observed, failure error) {
 
 // keep extends the lease of a probe until the returned function is called.
 func (g *Gate) keep(ctx context.Context, provider, token string) (stop func()) {
-	if token == "" {
-		return func() {}
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -474,6 +473,9 @@ func (p *Pass) failed(ctx context.Context, scope scope, failure error) error {
 // Close ends the permission. It lets another call be the probe if this one showed nothing about the
 // provider.
 func (p *Pass) Close() {
+	if p.release != nil {
+		p.release()
+	}
 	if p.gate == nil || p.probe == "" {
 		return
 	}

@@ -298,11 +298,9 @@ func TestTheProbeOfADeadWorkerExpires(t *testing.T) {
 	o.ProbeLease = 300 * time.Millisecond
 	c := newCluster(t, 2, o)
 	c.open(down, 5)
-	var dead *admission.Pass
-	await(t, "a worker probes", func() bool {
-		dead = c.workers[0].Choose(t.Context(), c.call(other))
-		return dead.Choice == own
-	})
+	alive, kill := context.WithCancel(t.Context())
+	await(t, "a worker probes", func() bool { return c.workers[0].Choose(alive, c.call(other)).Choice == own })
+	kill()
 	require.Equal(t, other, c.used(1, other), "the worker may still be alive")
 	await(t, "another worker probes", func() bool { return c.used(1, other) == own })
 }
@@ -325,6 +323,24 @@ func TestTheLeaseOfALongProbeIsExtended(t *testing.T) {
 		require.NoError(t, err)
 		return choice == own
 	})
+	require.Equal(t, own, c.used(1, other))
+}
+
+func TestAProbeThatWaitsForItsBudgetRemainsTheOnlyOne(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.ProbeLease = 150 * time.Millisecond
+	c := newCluster(t, 2, o)
+	c.open(down, 5)
+	var probe *admission.Pass
+	await(t, "a worker probes", func() bool {
+		probe = c.workers[0].Choose(t.Context(), c.call(other))
+		return probe.Choice == own
+	})
+	for until := time.Now().Add(4 * o.ProbeLease); time.Now().Before(until); {
+		require.Equal(t, other, c.used(1, other), "the call of the probe is not over")
+	}
+	probe.Close()
 	require.Equal(t, own, c.used(1, other))
 }
 
