@@ -442,7 +442,7 @@ func (p *Pass) failed(ctx context.Context, scope scope, failure error) error {
 	if scope == failsProvider {
 		named = ""
 	}
-	b, tripped, err := g.rows.Fail(ctx, providers.Failure{
+	b, opened, err := g.rows.Fail(ctx, providers.Failure{
 		Provider: p.Choice.Provider, Model: named, Probe: p.probe, Reason: fault.Of(failure).Message,
 		Threshold: g.o.Failures, Pause: g.o.Pause, Longest: g.o.LongestPause,
 	})
@@ -451,15 +451,18 @@ func (p *Pass) failed(ctx context.Context, scope scope, failure error) error {
 		return failure
 	}
 	g.forget()
-	if tripped {
-		telemetry.CountBreaker(b.Provider, b.Model)
-		g.o.Log.WarnContext(ctx, "A model is out and is not called for a while", "provider", b.Provider, "model", named, "failures", b.Failures, "pause", b.RetryIn, "error", failure)
+	for _, name := range opened {
+		telemetry.CountBreaker(b.Provider, name)
+		g.o.Log.WarnContext(ctx, "A model is out and is not called for a while", "provider", b.Provider, "model", name, "failures", b.Failures, "error", failure)
 	}
-	if b.State == providers.Closed {
+	if b.State == providers.Closed && len(opened) == 0 {
 		return failure
 	}
-	// Another model, or the configured one if a fallback failed.
 	known := g.state(ctx)
+	if open := known.of(p.Choice, time.Now()); b.State == providers.Closed && len(open) > 0 {
+		b = open[0] // the call was the probe of another breaker than the one that its failure counts for
+	}
+	// Another model, or the configured one if a fallback failed.
 	if _, ok := g.fallback(ctx, p.call); ok || len(known.of(p.call.Choice, time.Now())) == 0 {
 		return &switchError{failure}
 	}

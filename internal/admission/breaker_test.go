@@ -344,6 +344,46 @@ func TestAProbeThatWaitsForItsBudgetRemainsTheOnlyOne(t *testing.T) {
 	require.Equal(t, own, c.used(1, other))
 }
 
+func TestAFailedProbeOpensItsBreakerAgainHoweverItFails(t *testing.T) {
+	t.Parallel()
+	late := outcome{err: fault.New(contract.ClassInfra, contract.CodeTimeout, "no data received")}
+	for name, tt := range map[string]struct {
+		before, now outcome
+		model       string
+	}{
+		"the model was overloaded, and its provider crashes":     {overload, crashed, own.Model},
+		"the provider was out, and the model does not respond":   {down, late, ""},
+		"the provider was out, and only the model is overloaded": {down, overload, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1, options())
+			c.open(tt.before, 5)
+			var probes int
+			var switches bool
+			for probes == 0 {
+				_, err := do(t.Context(), c.workers[0], c.call(other), func(choice contract.ModelChoice) outcome {
+					if choice == other {
+						return fine
+					}
+					probes++
+					return tt.now
+				})
+				switches = admission.ShouldSwitch(err)
+			}
+			require.True(t, switches, "the other model can make the call")
+			storetest.Query(t, c.fixture.URL, func(ctx context.Context, conn *pgx.Conn) {
+				var trips int
+				var pause float64
+				require.NoError(t, conn.QueryRow(ctx, `SELECT trips, extract(epoch FROM open_until - tripped_at)::float8 FROM orchestrator_breakers
+					WHERE model = $1 AND probe = ''`, tt.model).Scan(&trips, &pause))
+				require.Equal(t, 2, trips)
+				require.InDelta(t, 0.1, pause, 0.001, "twice the first pause")
+			})
+		})
+	}
+}
+
 func TestACallWithoutAFallbackWaitsForTheProbeOfAnother(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, options())

@@ -130,6 +130,12 @@ const countProviderFailure = `-- name: CountProviderFailure :one
 WITH g AS (
     SELECT $1::text AS provider, $2::text AS model, $3::text AS reason, $4::text AS probe,
            $5::int AS threshold, $6::float8 AS pause, $7::float8 AS longest
+), reopened AS (
+    UPDATE orchestrator_breakers o
+    SET failures = o.failures + 1, trips = o.trips + 1, tripped_at = now(), probe = '', reason = g.reason, failed_at = now(),
+        open_until = now() + make_interval(secs => CASE WHEN o.trips < 20 AND g.pause * power(2, o.trips) < g.longest THEN g.pause * power(2, o.trips) ELSE g.longest END)
+    FROM g WHERE o.provider = g.provider AND o.model <> g.model AND o.probe <> '' AND o.probe = g.probe
+    RETURNING o.model
 )
 INSERT INTO orchestrator_breakers AS b (provider, model, failures, trips, opened_at, open_until, tripped_at, reason, failed_at)
 SELECT g.provider, g.model, 1, CASE WHEN g.threshold <= 1 THEN 1 ELSE 0 END, CASE WHEN g.threshold <= 1 THEN now() END,
@@ -146,7 +152,8 @@ SET (failures, trips, opened_at, open_until, tripped_at, probe, reason, failed_a
         SELECT b.open_until IS NULL AND b.failures + 1 >= g.threshold AS opens, b.probe <> '' AND b.probe = g.probe AS probed,
                CASE WHEN b.trips < 20 AND g.pause * power(2, b.trips) < g.longest THEN g.pause * power(2, b.trips) ELSE g.longest END AS pause) t)
 RETURNING b.failures, b.trips, (b.open_until IS NOT NULL)::bool AS opened, coalesce(b.tripped_at = b.failed_at, false)::bool AS tripped,
-          coalesce(greatest(0, extract(epoch FROM b.open_until - clock_timestamp())), 0)::float8 AS open_seconds
+          coalesce(greatest(0, extract(epoch FROM b.open_until - clock_timestamp())), 0)::float8 AS open_seconds,
+          ARRAY(SELECT r.model FROM reopened r)::text[] AS reopened
 `
 
 type CountProviderFailureParams struct {
@@ -165,10 +172,13 @@ type CountProviderFailureRow struct {
 	Opened      bool
 	Tripped     bool
 	OpenSeconds float64
+	Reopened    []string
 }
 
 // Counts a failure. It opens the breaker if it is closed and has failed often enough, or if the
 // call was its probe. Failures of calls that began before it opened do not prolong the pause.
+// A probe that fails opens all breakers that it probed, also if it failed in another way than before,
+// so that the failure counts for another one.
 func (q *Queries) CountProviderFailure(ctx context.Context, arg CountProviderFailureParams) (CountProviderFailureRow, error) {
 	row := q.db.QueryRow(ctx, countProviderFailure,
 		arg.Provider,
@@ -186,6 +196,7 @@ func (q *Queries) CountProviderFailure(ctx context.Context, arg CountProviderFai
 		&i.Opened,
 		&i.Tripped,
 		&i.OpenSeconds,
+		&i.Reopened,
 	)
 	return i, err
 }

@@ -76,20 +76,24 @@ type Failure struct {
 	Longest   time.Duration // pause
 }
 
-// Fail counts a failure. It returns the breaker, and reports whether this failure opened it.
-func (s *Store) Fail(ctx context.Context, f Failure) (b Breaker, tripped bool, err error) {
+// Fail counts a failure. It returns the breaker, and the models of the breakers that the failure
+// opened, empty for that of the provider: if the call was a probe, these are all that it probed.
+func (s *Store) Fail(ctx context.Context, f Failure) (b Breaker, opened []string, err error) {
 	r, err := s.q.CountProviderFailure(ctx, db.CountProviderFailureParams{
 		Provider: rowconv.Text(f.Provider), Model: rowconv.Text(f.Model), Probe: f.Probe, Reason: rowconv.Text(fault.Clip(f.Reason, maxReason)),
 		Threshold: int32(f.Threshold), PauseSeconds: f.Pause.Seconds(), LongestSeconds: f.Longest.Seconds(),
 	})
 	if err != nil {
-		return b, false, dberr.Explain(err, "count a failure of model provider %s", f.Provider)
+		return b, nil, dberr.Explain(err, "count a failure of model provider %s", f.Provider)
 	}
 	b = Breaker{Provider: f.Provider, Model: f.Model, State: Closed, Failures: int(r.Failures), Trips: int(r.Trips), RetryIn: seconds(r.OpenSeconds), Reason: f.Reason}
 	if r.Opened {
 		b.State = Open
 	}
-	return b, r.Tripped, nil
+	if r.Tripped {
+		r.Reopened = append(r.Reopened, f.Model)
+	}
+	return b, r.Reopened, nil
 }
 
 // Succeed forgets the failures of a model and its provider, and closes the breakers whose probe the
