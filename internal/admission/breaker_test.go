@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/admission"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
@@ -464,6 +465,61 @@ func TestASwitchIsOneEventHoweverManyCallsItConcerns(t *testing.T) {
 	c.open(crashed, 5)
 	require.Equal(t, other, c.used(2, other))
 	require.Len(t, slices.DeleteFunc(c.events(), func(e string) bool { return e != away }), 2, "another outage is another switch")
+}
+
+func TestARunReturnsToItsModelEvenIfTheWorkerThatFoundItBackHasDied(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, options())
+	c.open(down, 5)
+	require.Equal(t, other, c.used(0, other))
+	rows := providers.New(c.fixture.Store)
+	await(t, "the pause is over", func() bool {
+		taken, err := rows.TakeProbe(t.Context(), own.Provider, own.Model, "of a worker that dies", time.Minute)
+		require.NoError(t, err)
+		return taken == 1
+	})
+	require.NoError(t, rows.Tidy(t.Context()))
+	require.Len(t, c.events(), 1, "the model is still out")
+	closed, err := rows.Succeed(t.Context(), own.Provider, own.Model, "of a worker that dies")
+	require.NoError(t, err)
+	require.True(t, closed)
+	require.NoError(t, rows.Tidy(t.Context()))
+	require.NoError(t, rows.Tidy(t.Context()))
+	require.Equal(t, []string{"model.fallback builder: spare/small for main/large", "model.restored builder: main/large for spare/small"}, c.events())
+}
+
+func TestWhatIsKnownOfAModelThatIsNotUsedAnyMoreIsForgotten(t *testing.T) {
+	t.Parallel()
+	o := limited(providers.Limits{Concurrent: 1})
+	o.Pause, o.LongestPause = time.Hour, time.Hour
+	c := newCluster(t, 1, o)
+	c.open(down, 5)
+	rows := providers.New(c.fixture.Store)
+	counts := func() (breakers, calls int) {
+		storetest.Query(t, c.fixture.URL, func(ctx context.Context, conn *pgx.Conn) {
+			require.NoError(t, conn.QueryRow(ctx, `SELECT (SELECT count(*) FROM orchestrator_breakers), (SELECT count(*) FROM orchestrator_provider_calls)`).Scan(&breakers, &calls))
+		})
+		return breakers, calls
+	}
+	age := func(by time.Duration) {
+		storetest.Query(t, c.fixture.URL, func(ctx context.Context, conn *pgx.Conn) {
+			_, err := conn.Exec(ctx, `UPDATE orchestrator_breakers SET failed_at = failed_at - $1::float8 * interval '1 second', open_until = open_until - $1::float8 * interval '1 second'`, by.Seconds())
+			require.NoError(t, err)
+			_, err = conn.Exec(ctx, `UPDATE orchestrator_provider_calls SET admitted_at = admitted_at - $1::float8 * interval '1 second'`, by.Seconds())
+			require.NoError(t, err)
+		})
+	}
+	require.NoError(t, rows.Tidy(t.Context()))
+	breakers, calls := counts()
+	require.Equal(t, []int{1, 5}, []int{breakers, calls}, "all of it counts")
+	age(2 * time.Hour)
+	require.NoError(t, rows.Tidy(t.Context()))
+	breakers, calls = counts()
+	require.Equal(t, []int{1, 0}, []int{breakers, calls}, "nobody has tried whether the model is back")
+	age(providers.BreakerAge)
+	require.NoError(t, rows.Tidy(t.Context()))
+	breakers, _ = counts()
+	require.Zero(t, breakers)
 }
 
 func TestCallsCostNoStatementWhileAllIsWell(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
+	"github.com/rocketgpt/orchestrator/internal/store/providers"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
@@ -88,10 +89,14 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 }
 
 // closeAbandoned ends the rows of runs whose workflow ended without recording its end, for example
-// because it was terminated. Otherwise, clients would wait for these runs forever.
+// because it was terminated. Otherwise, clients would wait for these runs forever. It also completes
+// what workers that died have left in the state of the model providers.
 func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	return every(ctx, abandonedEvery, func() {
 		closeQuiet(ctx, latestOf(c), db, abandonedQuiet, log)
+		if err := providers.New(db).Tidy(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("Could not tidy the state of the model providers", "error", err)
+		}
 	})
 }
 

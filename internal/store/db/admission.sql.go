@@ -241,9 +241,12 @@ func (q *Queries) CountProviderSuccess(ctx context.Context, arg CountProviderSuc
 }
 
 const endFallback = `-- name: EndFallback :execrows
-UPDATE orchestrator_model_fallbacks SET ended_at = now() WHERE id = $1 AND ended_at IS NULL
+UPDATE orchestrator_model_fallbacks f SET ended_at = now()
+WHERE f.id = $1 AND f.ended_at IS NULL
+  AND NOT EXISTS (SELECT FROM orchestrator_breakers b WHERE b.provider = f.provider AND b.model IN ('', f.model) AND b.open_until IS NOT NULL)
 `
 
+// Ends a fallback, unless the model is out again.
 func (q *Queries) EndFallback(ctx context.Context, id int64) (int64, error) {
 	result, err := q.db.Exec(ctx, endFallback, id)
 	if err != nil {
@@ -255,7 +258,7 @@ func (q *Queries) EndFallback(ctx context.Context, id int64) (int64, error) {
 const endedFallbacks = `-- name: EndedFallbacks :many
 SELECT f.id, f.run_id, f.agent, f.provider, f.model, f.to_provider, f.to_model, (r.finished_at IS NOT NULL)::bool AS finished
 FROM orchestrator_model_fallbacks f JOIN orchestrator_runs r ON r.id = f.run_id
-WHERE f.ended_at IS NULL AND f.provider = $1
+WHERE f.ended_at IS NULL AND ($1::text = '' OR f.provider = $1::text)
   AND NOT EXISTS (SELECT FROM orchestrator_breakers b WHERE b.provider = f.provider AND b.model IN ('', f.model) AND b.open_until IS NOT NULL)
 ORDER BY f.run_id, f.id
 LIMIT $2::int
@@ -277,7 +280,7 @@ type EndedFallbacksRow struct {
 	Finished   bool
 }
 
-// Open fallbacks from models that are usable again.
+// Open fallbacks from models that are usable again, of a provider or, if it is empty, of all.
 func (q *Queries) EndedFallbacks(ctx context.Context, arg EndedFallbacksParams) ([]EndedFallbacksRow, error) {
 	rows, err := q.db.Query(ctx, endedFallbacks, arg.Provider, arg.Most)
 	if err != nil {
@@ -319,6 +322,30 @@ type FinishCallParams struct {
 // Replaces the estimate of a call's tokens by their number.
 func (q *Queries) FinishCall(ctx context.Context, arg FinishCallParams) error {
 	_, err := q.db.Exec(ctx, finishCall, arg.Tokens, arg.ID)
+	return err
+}
+
+const forgetAllCalls = `-- name: ForgetAllCalls :exec
+DELETE FROM orchestrator_provider_calls
+WHERE admitted_at IS NULL AND lease_until <= now()
+   OR admitted_at <= now() - make_interval(secs => $1::float8) AND (finished_at IS NOT NULL OR lease_until <= now())
+`
+
+// Does the same for all providers, also those that are not called any more.
+func (q *Queries) ForgetAllCalls(ctx context.Context, windowSeconds float64) error {
+	_, err := q.db.Exec(ctx, forgetAllCalls, windowSeconds)
+	return err
+}
+
+const forgetBreakers = `-- name: ForgetBreakers :exec
+DELETE FROM orchestrator_breakers
+WHERE failed_at <= now() - make_interval(secs => $1::float8)
+  AND (open_until IS NULL OR open_until <= now()) AND (probe = '' OR probe_until <= now())
+`
+
+// Closes breakers that nobody tries to close: no call of the model has failed or succeeded for long.
+func (q *Queries) ForgetBreakers(ctx context.Context, ageSeconds float64) error {
+	_, err := q.db.Exec(ctx, forgetBreakers, ageSeconds)
 	return err
 }
 

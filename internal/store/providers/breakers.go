@@ -181,11 +181,11 @@ func (s *Store) StartFallback(ctx context.Context, f Fallback) (started bool, er
 
 // EndFallbacks records that the agents that used another model in place of a provider's return to
 // it, with an event of each run that has not ended. Models whose breaker is still open are left
-// alone.
+// alone. An empty provider stands for all.
 func (s *Store) EndFallbacks(ctx context.Context, provider string) error {
 	rows, err := s.q.EndedFallbacks(ctx, db.EndedFallbacksParams{Provider: rowconv.Text(provider), Most: maxFallbacks})
 	if err != nil {
-		return dberr.Explain(err, "find the runs that used other models than those of provider %s", provider)
+		return dberr.Explain(err, "find the runs that used other models than their own")
 	}
 	for _, r := range rows {
 		if err := s.endFallback(ctx, r); err != nil {

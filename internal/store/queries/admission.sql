@@ -70,16 +70,25 @@ SET to_provider = excluded.to_provider, to_model = excluded.to_model, reason = e
 WHERE (f.to_provider, f.to_model) <> (excluded.to_provider, excluded.to_model);
 
 -- name: EndedFallbacks :many
--- Open fallbacks from models that are usable again.
+-- Open fallbacks from models that are usable again, of a provider or, if it is empty, of all.
 SELECT f.id, f.run_id, f.agent, f.provider, f.model, f.to_provider, f.to_model, (r.finished_at IS NOT NULL)::bool AS finished
 FROM orchestrator_model_fallbacks f JOIN orchestrator_runs r ON r.id = f.run_id
-WHERE f.ended_at IS NULL AND f.provider = @provider
+WHERE f.ended_at IS NULL AND (@provider::text = '' OR f.provider = @provider::text)
   AND NOT EXISTS (SELECT FROM orchestrator_breakers b WHERE b.provider = f.provider AND b.model IN ('', f.model) AND b.open_until IS NOT NULL)
 ORDER BY f.run_id, f.id
 LIMIT @most::int;
 
 -- name: EndFallback :execrows
-UPDATE orchestrator_model_fallbacks SET ended_at = now() WHERE id = @id AND ended_at IS NULL;
+-- Ends a fallback, unless the model is out again.
+UPDATE orchestrator_model_fallbacks f SET ended_at = now()
+WHERE f.id = @id AND f.ended_at IS NULL
+  AND NOT EXISTS (SELECT FROM orchestrator_breakers b WHERE b.provider = f.provider AND b.model IN ('', f.model) AND b.open_until IS NOT NULL);
+
+-- name: ForgetBreakers :exec
+-- Closes breakers that nobody tries to close: no call of the model has failed or succeeded for long.
+DELETE FROM orchestrator_breakers
+WHERE failed_at <= now() - make_interval(secs => @age_seconds::float8)
+  AND (open_until IS NULL OR open_until <= now()) AND (probe = '' OR probe_until <= now());
 
 -- name: ProviderPauses :many
 -- Providers that accept no calls for a while.
@@ -110,6 +119,12 @@ DELETE FROM orchestrator_provider_calls
 WHERE provider = @provider
   AND (admitted_at IS NULL AND lease_until <= now()
        OR admitted_at <= now() - make_interval(secs => @window_seconds::float8) AND (finished_at IS NOT NULL OR lease_until <= now()));
+
+-- name: ForgetAllCalls :exec
+-- Does the same for all providers, also those that are not called any more.
+DELETE FROM orchestrator_provider_calls
+WHERE admitted_at IS NULL AND lease_until <= now()
+   OR admitted_at <= now() - make_interval(secs => @window_seconds::float8) AND (finished_at IS NOT NULL OR lease_until <= now());
 
 -- name: AdmitCalls :execrows
 -- Admits the first calls of the queue, as many as the limits allow, and numbers the others. A call
