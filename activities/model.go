@@ -385,7 +385,7 @@ func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	p.prompt = budget.Prompt(p.request, known)
 	p.asked = budget.Output(p.request.MaxOutput, p.entry)
 	p.output, p.least = p.asked, int64(a.Config.Models.Budgets.MinOutputTokens)
-	if p.entry.Can(model.CapabilityEffort) || p.entry.Can(model.CapabilityFixedTemperature) { // it reasons
+	if route.Reasons(p.entry) {
 		p.least = int64(a.Config.Models.Budgets.MinReasoningTokens)
 	}
 	p.least = min(p.least, p.asked)
@@ -413,7 +413,8 @@ func (a *Activities) routeFacts(ctx context.Context, q question) (route.Facts, e
 		return route.Facts{}, err
 	}
 	f := route.Facts{
-		Prompt: model.EstimateTokens(p.request.Messages, p.request.Tools), MinOutput: p.least,
+		Prompt: model.EstimateTokens(p.request.Messages, p.request.Tools), Bound: budget.Prompt(p.request, budget.Known{}),
+		MinOutput: min(int64(a.Config.Models.Budgets.MinOutputTokens), p.request.MaxOutput), MinReasoning: min(int64(a.Config.Models.Budgets.MinReasoningTokens), p.request.MaxOutput),
 		Tools: len(q.tools) > 0, Schema: q.schema != nil || q.strict, Temperature: q.choice.Temperature != nil,
 		Images:  slices.ContainsFunc(p.request.Messages, func(m model.Message) bool { return len(m.Images) > 0 }),
 		Current: contract.ModelChoice{Provider: p.basis.Provider, Model: p.basis.Model},
@@ -422,6 +423,9 @@ func (a *Activities) routeFacts(ctx context.Context, q question) (route.Facts, e
 		f.Cached = f.Prompt
 	}
 	f.Left, err = a.Store.LeftOf(ctx, setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, time.Now()))
+	if q.left != nil && q.left.MicroUSD > 0 && (f.Left < 0 || q.left.MicroUSD < f.Left) {
+		f.Left = q.left.MicroUSD
+	}
 	return f, err
 }
 

@@ -294,25 +294,26 @@ func (g *Gate) announce(ctx context.Context, c Call, to contract.ModelChoice, b 
 }
 
 // Out returns why a model cannot be called now: its breaker is open, or its provider has no key; "" if
-// it can be called.
-func (g *Gate) Out(ctx context.Context, c contract.ModelChoice) string {
+// it can be called. The wait is the time until its breaker lets a call try; 0 if waiting does not help.
+func (g *Gate) Out(ctx context.Context, c contract.ModelChoice) (why string, wait time.Duration) {
 	if g == nil {
-		return ""
+		return "", 0
 	}
 	if g.o.Configured != nil {
 		if err := g.o.Configured(c.Provider); err != nil {
-			return fault.Of(err).Message
+			return fault.Of(err).Message, 0
 		}
 	}
 	if g.o.Failures == 0 {
-		return ""
+		return "", 0
 	}
 	for _, b := range g.state(ctx).of(c, time.Now()) {
-		if b.State == providers.Open {
-			return fmt.Sprintf("it failed %d times in a row, so it is not called for another %s", b.Failures, b.RetryIn.Round(time.Second/10))
+		if b.State == providers.Open && b.RetryIn > wait {
+			wait = b.RetryIn
+			why = fmt.Sprintf("it failed %d times in a row, so it is not called for another %s", b.Failures, wait.Round(time.Second/10))
 		}
 	}
-	return ""
+	return why, wait
 }
 
 // refusal is the failure of a call that cannot be made now. It is retried when the pause is over.

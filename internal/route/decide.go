@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -33,8 +34,9 @@ var DefaultWeights = contract.RouteWeights{Quality: 0.6, Price: 0.4}
 // reasoning. Otherwise they choose among the candidates that can make the call within the budget and
 // fulfil the most wishes; the order of the candidates does not matter to them.
 //
-// If no candidate can make the call, the error is an INFRA_ERROR, to be retried, if one of them only
-// is out at the moment, and otherwise a CONFIG_ERROR; it says why for each candidate.
+// If no candidate can make the call, the error is an INFRA_ERROR, to be retried when the first of them
+// may be tried again, if one of them only is out at the moment, and otherwise a CONFIG_ERROR; it says
+// why for each candidate.
 func Decide(n Need, candidates []Candidate, p Policy) (Decision, error) {
 	candidates = distinct(candidates)
 	d := Decision{RouteDecision: contract.RouteDecision{Strategy: p.Strategy}}
@@ -105,8 +107,14 @@ func noneFits(n Need, candidates []Candidate, passed []contract.PassedOver) erro
 		why = append(why, fmt.Sprintf("%s/%s: %s", p.Provider, p.Model, p.Why))
 	}
 	text := strings.Join(why, "; ")
-	if slices.ContainsFunc(candidates, func(c Candidate) bool { return c.Out != "" }) {
-		return fault.New(contract.ClassInfra, contract.CodeUnavailable, "no model can make this call of the %s now: %s", n.Agent, text)
+	var wait time.Duration
+	for _, c := range candidates {
+		if c.OutFor > 0 && n.fits(c) == "" && (wait == 0 || c.OutFor < wait) {
+			wait = c.OutFor
+		}
+	}
+	if wait > 0 {
+		return fault.New(contract.ClassInfra, contract.CodeUnavailable, "no model can make this call of the %s now: %s", n.Agent, text).After(wait)
 	}
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
 		"no model can make this call of the %s: %s; add a model that can to models.fallback or models.routing.candidates", n.Agent, text)
@@ -120,7 +128,7 @@ func (d *Decision) affordable(n Need, fit []Candidate) []Candidate {
 	}
 	var within, over []Candidate
 	for _, c := range fit {
-		if n.cost(c, n.MinOutput) <= n.Left {
+		if n.reserves(c) <= n.Left {
 			within = append(within, c)
 		} else {
 			over = append(over, c)
@@ -128,12 +136,12 @@ func (d *Decision) affordable(n Need, fit []Candidate) []Candidate {
 	}
 	if len(within) == 0 {
 		slices.SortFunc(over, func(a, b Candidate) int {
-			return cmp.Or(cmp.Compare(n.cost(a, n.MinOutput), n.cost(b, n.MinOutput)), byName(a, b))
+			return cmp.Or(cmp.Compare(n.reserves(a), n.reserves(b)), byName(a, b))
 		})
 		within, over = over[:1], over[1:]
 	}
 	for _, c := range over {
-		d.pass(c, fmt.Sprintf("it would cost %s, and the budgets have %s left", dollars(n.cost(c, n.MinOutput)), dollars(n.Left)))
+		d.pass(c, fmt.Sprintf("it can cost %s, and the budgets have %s left", dollars(n.reserves(c)), dollars(n.Left)))
 	}
 	return within
 }

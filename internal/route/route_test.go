@@ -7,12 +7,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/budget"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/route"
@@ -228,13 +231,65 @@ func TestADecisionRecordsOnlySoManyModels(t *testing.T) {
 func TestACallIsRetriedIfAModelIsOnlyOutAtTheMoment(t *testing.T) {
 	t.Parallel()
 	small, out := candidate("small", 1, 4, nil), candidate("out", 1, 4, nil)
-	small.Entry.ContextWindow, out.Out = 1_000, "its circuit breaker is open until 12:00:30"
+	small.Entry.ContextWindow, out.Out, out.OutFor = 1_000, "its circuit breaker is open until 12:00:30", time.Hour
 	_, err := route.Decide(need(contract.AgentBuilder), []route.Candidate{small, out}, route.Policy{Strategy: contract.RouteBest})
 	require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
 	require.ErrorContains(t, err, "open until 12:00:30")
+	var failed *fault.Error
+	require.ErrorAs(t, err, &failed)
+	delay, again := failed.RetryDelay(1)
+	require.True(t, again)
+	require.Equal(t, time.Hour, delay, "an earlier attempt would fail too")
+	keyless := candidate("keyless", 1, 4, nil)
+	keyless.Out = "no key is set"
+	small.Out, small.OutFor = "its circuit breaker is open", time.Minute
+	_, err = route.Decide(need(contract.AgentBuilder), []route.Candidate{small, keyless}, route.Policy{Strategy: contract.RouteBest})
+	require.Equal(t, contract.ClassConfig, fault.Of(err).Class, "time does not help")
+	require.ErrorContains(t, err, "no key is set")
+	small.Out, small.OutFor = "", 0
 	_, err = route.Decide(need(contract.AgentBuilder), []route.Candidate{small}, route.Policy{Strategy: contract.RouteBest})
 	require.Equal(t, contract.ClassConfig, fault.Of(err).Class)
 	require.ErrorContains(t, err, "its context window of 1,000 tokens is too small for a prompt of about 20,000")
+}
+
+func TestAModelWhoseReservationTheBudgetsDoNotCoverIsNotChosen(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		candidates := anyCandidates(t)
+		n := anyNeed(t, candidates)
+		n.Current, n.Cached, n.Left = contract.ModelChoice{}, 0, max(n.Left, 0)
+		n.Bound = n.Prompt + rapid.Int64Range(0, 500_000).Draw(t, "bound")
+		n.MinReasoning = n.MinOutput + rapid.Int64Range(0, 8_000).Draw(t, "min reasoning")
+		least := func(c route.Candidate) int64 {
+			switch most := c.Entry.MaxOutput; {
+			case !c.Entry.Can(model.CapabilityFixedTemperature): // it does not reason
+				return n.MinOutput
+			case most > 0:
+				return min(n.MinReasoning, most)
+			}
+			return n.MinReasoning
+		}
+		reserved := func(c route.Candidate) int64 { return budget.Cost(n.Bound, least(c), c.Entry) }
+		fits := func(c route.Candidate) bool {
+			return !cannot(n, c) && (c.Entry.ContextWindow == 0 || n.Prompt+least(c) <= c.Entry.ContextWindow)
+		}
+		d, err := route.Decide(n, candidates, route.Policy{Strategy: rapid.SampledFrom(unordered).Draw(t, "strategy")})
+		if err != nil {
+			return
+		}
+		unaffordable := map[string]bool{}
+		for _, p := range d.PassedOver {
+			unaffordable[p.Model] = strings.Contains(p.Why, "the budgets have")
+		}
+		for _, c := range candidates {
+			if unaffordable[c.Choice.Model] {
+				require.Greater(t, reserved(c), n.Left)
+			}
+			if reserved(find(candidates, d.Choice)) > n.Left && fits(c) {
+				require.GreaterOrEqual(t, reserved(c), reserved(find(candidates, d.Choice)), "if none fits, the budget decides about the cheapest")
+			}
+		}
+	})
 }
 
 func TestOutcomesOutweighAScoreOnceThereAreMany(t *testing.T) {

@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -19,8 +20,9 @@ type Router struct {
 	Settings func(ctx context.Context, runID int64) (contract.Settings, error)
 	// Entry returns the catalogue's entry for a model, and whether it is known.
 	Entry func(contract.ModelChoice) (model.CatalogueEntry, bool)
-	// Out returns why a model cannot be called now, "" if it can.
-	Out func(ctx context.Context, choice contract.ModelChoice) string
+	// Out returns why a model cannot be called now, "" if it can, and the time until it may be tried
+	// again, 0 if time alone does not help.
+	Out func(ctx context.Context, choice contract.ModelChoice) (why string, wait time.Duration)
 	// Outcomes returns how the models did in earlier runs of a run's project.
 	Outcomes func(ctx context.Context, runID int64, agent contract.Agent) (map[contract.ModelChoice]Outcomes, error)
 
@@ -40,7 +42,8 @@ type Call struct {
 
 // Facts are what a call asks of its model, and the state of its conversation and budgets; see Need.
 type Facts struct {
-	Prompt, MinOutput                  int64
+	Prompt, Bound                      int64
+	MinOutput, MinReasoning            int64
 	Tools, Schema, Images, Temperature bool
 	Current                            contract.ModelChoice
 	Cached                             int64
@@ -68,7 +71,8 @@ func (r *Router) Route(ctx context.Context, c Call) (Decision, error) {
 		return Decision{}, err
 	}
 	n := Need{
-		Agent: c.Execution.Agent, Prompt: f.Prompt, Output: max(ExpectedOutput, f.MinOutput), MinOutput: f.MinOutput,
+		Agent: c.Execution.Agent, Prompt: f.Prompt, Bound: f.Bound,
+		Output: max(ExpectedOutput, f.MinOutput), MinOutput: f.MinOutput, MinReasoning: f.MinReasoning,
 		Tools: f.Tools, Schema: f.Schema, Images: f.Images, Temperature: f.Temperature,
 		Importance: Importance(c.Execution.Agent, c.Execution.Attempt), Left: f.Left, Current: f.Current, Cached: min(f.Cached, f.Prompt),
 	}
@@ -113,7 +117,8 @@ func (r *Router) routing(ctx context.Context, c Call) (*contract.Routing, error)
 
 // candidate describes a model that an agent may use.
 func (r *Router) candidate(ctx context.Context, agent contract.Agent, choice contract.ModelChoice) Candidate {
-	c := Candidate{Choice: choice, Out: r.Out(ctx, choice)}
+	c := Candidate{Choice: choice}
+	c.Out, c.OutFor = r.Out(ctx, choice)
 	c.Entry, c.Known = r.Entry(choice)
 	c.Score, c.ScoreSource = ScoreOf(c.Entry, agent)
 	return c

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,8 +22,10 @@ var (
 type worker struct {
 	settings contract.Settings
 	out      map[string]string
+	outFor   map[string]time.Duration
 	current  contract.ModelChoice
 	left     int64
+	bound    int64
 	outcomes map[contract.ModelChoice]route.Outcomes
 	reads    int
 }
@@ -38,7 +41,9 @@ func (w *worker) router() *route.Router {
 			}
 			return e, true
 		},
-		Out: func(_ context.Context, c contract.ModelChoice) string { return w.out[c.Model] },
+		Out: func(_ context.Context, c contract.ModelChoice) (string, time.Duration) {
+			return w.out[c.Model], w.outFor[c.Model]
+		},
 		Outcomes: func(context.Context, int64, contract.Agent) (map[contract.ModelChoice]route.Outcomes, error) {
 			return w.outcomes, nil
 		},
@@ -58,7 +63,7 @@ func (w *worker) call(own contract.ModelChoice) route.Call {
 	return route.Call{
 		Execution: contract.ExecutionRef{ID: 7, RunID: 42, Agent: contract.AgentBuilder, Attempt: 1}, Own: own,
 		Facts: func(context.Context) (route.Facts, error) {
-			return route.Facts{Prompt: 20_000, MinOutput: 1_000, Tools: true, Current: w.current, Cached: 19_000, Left: w.left}, nil
+			return route.Facts{Prompt: 20_000, Bound: w.bound, MinOutput: 1_000, Tools: true, Current: w.current, Cached: 19_000, Left: w.left}, nil
 		},
 	}
 }
@@ -128,6 +133,17 @@ func TestWhatTheBudgetsHaveLeftAndEarlierRunsCount(t *testing.T) {
 	require.Equal(t, dear, w.route(t).Choice, "the run does not learn")
 	w.settings.Routing.Learn = true
 	require.Equal(t, cheap, w.route(t).Choice)
+}
+
+func TestTheBudgetsMustCoverTheLongestPossiblePrompt(t *testing.T) {
+	t.Parallel()
+	w := run(contract.RouteBest)
+	w.left, w.bound = 300_000, 20_000 // a third of a dollar
+	require.Equal(t, dear, w.route(t).Choice)
+	w.bound = 60_000 // at $5 a million tokens, $0.30 without a response
+	d := w.route(t)
+	require.Equal(t, cheap, d.Choice)
+	require.Contains(t, fmt.Sprint(d.PassedOver), "it can cost $0.325, and the budgets have $0.30 left")
 }
 
 func TestAMemberOfADeliberationIsRoutedToo(t *testing.T) {
