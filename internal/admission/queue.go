@@ -195,11 +195,14 @@ func (q *queue) run() {
 		if len(all) == 0 {
 			return
 		}
-		if time.Since(renewed) >= q.gate.o.Lease/renewals {
-			renewed = time.Now()
-			q.try(ctx, "extend the leases", func(ctx context.Context) error { return q.gate.rows.Renew(ctx, all, q.gate.o.Lease) })
-		}
 		pause := q.gate.o.Lease / renewals
+		if due := time.Now(); due.Sub(renewed) >= pause {
+			if q.try(ctx, "extend the leases", func(ctx context.Context) error { return q.gate.rows.Renew(ctx, q.provider, all, q.gate.o.Lease) }) {
+				renewed = due
+			} else {
+				pause /= renewals // there is time for more attempts
+			}
+		}
 		if len(waiting) > 0 {
 			q.try(ctx, "admit calls", func(ctx context.Context) error { return q.look(ctx, waiting) })
 			pause = min(pause, q.gate.o.Poll/2+rand.N(q.gate.o.Poll))
@@ -211,12 +214,16 @@ func (q *queue) run() {
 	}
 }
 
-func (q *queue) try(ctx context.Context, what string, do func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+// try limits an attempt to a part of the lease, so that it leaves time for others, and reports whether
+// it succeeded.
+func (q *queue) try(ctx context.Context, what string, do func(context.Context) error) bool {
+	ctx, cancel := context.WithTimeout(ctx, min(storeTimeout, q.gate.o.Lease/renewals))
 	defer cancel()
-	if err := do(ctx); err != nil {
+	err := do(ctx)
+	if err != nil {
 		q.gate.o.Log.WarnContext(ctx, "Could not "+what+" in the queue of a model provider; trying again", "provider", q.provider, "error", err)
 	}
+	return err == nil
 }
 
 // look admits calls, and notifies those of this process that were admitted.

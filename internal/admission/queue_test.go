@@ -307,3 +307,31 @@ func TestALongWaitIsOneEventOfItsRun(t *testing.T) {
 	require.Len(t, waits(), 1)
 	require.Contains(t, waits()[0], "builder step-001 waits for provider main, position ")
 }
+
+func TestRenewalsAndAdmissionsOfTheSameCallsDoNotDeadlock(t *testing.T) {
+	t.Parallel()
+	const calls, rounds = 300, 60
+	c := newCluster(t, 1, options())
+	limits := providers.Limits{Concurrent: 1}
+	var ids []int64
+	rows := providers.New(c.fixture.Store)
+	for i := range calls {
+		id, err := rows.Enqueue(t.Context(), providers.QueuedCall{Provider: own.Provider, Model: own.Model, RunID: int64(i % 7)}, time.Hour)
+		require.NoError(t, err)
+		ids = append(ids, id)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := range rounds {
+			require.NoError(t, rows.Admit(t.Context(), own.Provider, limits))
+			require.NoError(t, rows.Leave(t.Context(), ids[i]))
+		}
+	})
+	all.Go(func() {
+		other := providers.New(storetest.Open(t, c.fixture.URL))
+		for range rounds {
+			require.NoError(t, other.Renew(t.Context(), own.Provider, ids[rounds:], time.Hour))
+		}
+	})
+	all.Wait()
+}

@@ -70,6 +70,15 @@ func (q *Queries) AdmitCalls(ctx context.Context, arg AdmitCallsParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
+const awaitQueueLock = `-- name: AwaitQueueLock :exec
+SELECT pg_advisory_xact_lock(hashtextextended('rgpt calls of ' || $1::text, 0))
+`
+
+func (q *Queries) AwaitQueueLock(ctx context.Context, provider string) error {
+	_, err := q.db.Exec(ctx, awaitQueueLock, provider)
+	return err
+}
+
 const breakers = `-- name: Breakers :many
 SELECT provider, model, failures, trips, reason, failed_at, opened_at,
        (open_until IS NOT NULL)::bool AS opened,
@@ -326,12 +335,15 @@ func (q *Queries) FinishCall(ctx context.Context, arg FinishCallParams) error {
 }
 
 const forgetAllCalls = `-- name: ForgetAllCalls :exec
-DELETE FROM orchestrator_provider_calls
-WHERE admitted_at IS NULL AND lease_until <= now()
-   OR admitted_at <= now() - make_interval(secs => $1::float8) AND (finished_at IS NOT NULL OR lease_until <= now())
+DELETE FROM orchestrator_provider_calls WHERE id IN (
+    SELECT c.id FROM orchestrator_provider_calls c
+    WHERE c.admitted_at IS NULL AND c.lease_until <= now()
+       OR c.admitted_at <= now() - make_interval(secs => $1::float8) AND (c.finished_at IS NOT NULL OR c.lease_until <= now())
+    FOR UPDATE SKIP LOCKED)
 `
 
-// Does the same for all providers, also those that are not called any more.
+// Does the same for all providers, also those that are not called any more. It does not wait for
+// statements that change several calls, which could wait for it.
 func (q *Queries) ForgetAllCalls(ctx context.Context, windowSeconds float64) error {
 	_, err := q.db.Exec(ctx, forgetAllCalls, windowSeconds)
 	return err

@@ -85,7 +85,7 @@ func (s *Store) Enqueue(ctx context.Context, c QueuedCall, lease time.Duration) 
 }
 
 // Admit admits the first calls of a provider's queue, of whatever worker, as many as its limits
-// allow. If another worker is doing that, nothing happens.
+// allow. If another worker is doing that, or renews its calls, nothing happens.
 func (s *Store) Admit(ctx context.Context, provider string, l Limits) error {
 	provider = rowconv.Text(provider)
 	err := s.store.InTx(ctx, func(tx pgx.Tx) error {
@@ -120,9 +120,17 @@ func (s *Store) Places(ctx context.Context, ids []int64) (map[int64]Place, error
 	return out, dberr.Explain(err, "read the queue of a model provider")
 }
 
-// Renew extends the leases of calls.
-func (s *Store) Renew(ctx context.Context, ids []int64, lease time.Duration) error {
-	return dberr.Explain(s.q.RenewCalls(ctx, db.RenewCallsParams{Ids: ids, LeaseSeconds: lease.Seconds()}), "extend the leases of model calls")
+// Renew extends the leases of calls of a provider. It takes turns with Admit: both change many rows,
+// and would otherwise wait for each other.
+func (s *Store) Renew(ctx context.Context, provider string, ids []int64, lease time.Duration) error {
+	err := s.store.InTx(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		if err := q.AwaitQueueLock(ctx, rowconv.Text(provider)); err != nil {
+			return err
+		}
+		return q.RenewCalls(ctx, db.RenewCallsParams{Ids: ids, LeaseSeconds: lease.Seconds()})
+	})
+	return dberr.Explain(err, "extend the leases of calls of model provider %s", provider)
 }
 
 // Finish ends a call, and replaces the estimate of its tokens.

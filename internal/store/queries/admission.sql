@@ -112,6 +112,9 @@ RETURNING id;
 -- The worker with the lock admits calls for all of them.
 SELECT pg_try_advisory_xact_lock(hashtextextended('rgpt calls of ' || @provider::text, 0)) AS owned;
 
+-- name: AwaitQueueLock :exec
+SELECT pg_advisory_xact_lock(hashtextextended('rgpt calls of ' || @provider::text, 0));
+
 -- name: ForgetCalls :exec
 -- Removes calls that no longer count: those that waited at a worker that died, and those admitted
 -- before the window of the limits.
@@ -121,10 +124,13 @@ WHERE provider = @provider
        OR admitted_at <= now() - make_interval(secs => @window_seconds::float8) AND (finished_at IS NOT NULL OR lease_until <= now()));
 
 -- name: ForgetAllCalls :exec
--- Does the same for all providers, also those that are not called any more.
-DELETE FROM orchestrator_provider_calls
-WHERE admitted_at IS NULL AND lease_until <= now()
-   OR admitted_at <= now() - make_interval(secs => @window_seconds::float8) AND (finished_at IS NOT NULL OR lease_until <= now());
+-- Does the same for all providers, also those that are not called any more. It does not wait for
+-- statements that change several calls, which could wait for it.
+DELETE FROM orchestrator_provider_calls WHERE id IN (
+    SELECT c.id FROM orchestrator_provider_calls c
+    WHERE c.admitted_at IS NULL AND c.lease_until <= now()
+       OR c.admitted_at <= now() - make_interval(secs => @window_seconds::float8) AND (c.finished_at IS NOT NULL OR c.lease_until <= now())
+    FOR UPDATE SKIP LOCKED);
 
 -- name: AdmitCalls :execrows
 -- Admits the first calls of the queue, as many as the limits allow, and numbers the others. A call
