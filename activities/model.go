@@ -422,7 +422,7 @@ func (a *Activities) routeFacts(ctx context.Context, q question) (route.Facts, e
 	if f.Current.Model != "" {
 		f.Cached = f.Prompt
 	}
-	f.Left, err = a.Store.LeftOf(ctx, setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, time.Now()))
+	f.Left, err = a.Store.LeftOf(ctx, setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, p.basis.Now()))
 	if q.left != nil && q.left.MicroUSD > 0 && (f.Left < 0 || q.left.MicroUSD < f.Left) {
 		f.Left = q.left.MicroUSD
 	}
@@ -544,7 +544,7 @@ func (a *Activities) reserve(ctx context.Context, q question, p callPlan) (store
 		reserved, err := a.Store.ReserveCall(ctx, store.Reservation{
 			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt, Route: q.route,
 			Prompt: p.prompt, Output: p.output, MinOutput: p.least, Cost: p.cost,
-			WarnAt: a.Config.Models.Budgets.WarnAt, Scopes: setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, time.Now()), NewMessages: told,
+			WarnAt: a.Config.Models.Budgets.WarnAt, Scopes: setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, p.basis.Now()), NewMessages: told,
 		})
 		if !errors.Is(err, store.ErrBudgetBusy) {
 			return reserved, err

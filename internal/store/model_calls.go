@@ -552,14 +552,20 @@ type CallBasis struct {
 	CacheRetention        time.Duration   // of the run: how old the response to an identical request may be; 0: it is not used
 	Provider, Model       string          // of the previous turn's call; empty if it is not complete
 	Answer                json.RawMessage // to the previous turn's call
+
+	at, read time.Time // by the clocks of the database and of this process
 }
+
+// Now returns the time by the database's clock, which decides which day's budgets apply: the clocks of
+// workers differ.
+func (b CallBasis) Now() time.Time { return b.at.Add(time.Since(b.read)) }
 
 // CallBasis returns what is known before a turn of an execution.
 func (s *Store) CallBasis(ctx context.Context, execution contract.ExecutionRef, turn int) (CallBasis, error) {
 	row, err := s.q.CallBasis(ctx, db.CallBasisParams{ExecutionID: execution.ID, Turn: int32(turn - 1), RunID: execution.RunID})
 	return CallBasis{
 		Tenant: row.Tenant, Project: row.Project, Repo: row.Repo, CacheRetention: time.Duration(row.CacheRetention),
-		Provider: row.Provider, Model: row.Model, Answer: row.Answer,
+		Provider: row.Provider, Model: row.Model, Answer: row.Answer, at: row.At, read: time.Now(),
 	}, dberr.Explain(err, "read what precedes turn %d of execution %d", turn, execution.ID)
 }
 

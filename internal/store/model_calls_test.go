@@ -39,6 +39,22 @@ func (b *fixture) requireBudget(tb testing.TB, spent, reserved int64) {
 	require.Equal(tb, []int64{spent, reserved}, []int64{budget.SpentTokens, budget.ReservedTokens}, "spent and reserved tokens")
 }
 
+func TestTheBudgetsOfADayFollowTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, `CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.clock_timestamp() + interval '48 hours' $$`)
+		require.NoError(t, err)
+		_, err = conn.Exec(ctx, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`)
+		require.NoError(t, err)
+	})
+	ahead := storetest.Open(t, b.URL)
+	basis, err := ahead.CallBasis(t.Context(), execution, 1)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(48*time.Hour), basis.Now(), 5*time.Minute)
+}
+
 func TestAReservationTakenOverIsNotCountedTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

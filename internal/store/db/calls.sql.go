@@ -8,6 +8,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 const addToBudgets = `-- name: AddToBudgets :exec
@@ -149,7 +150,8 @@ func (q *Queries) BudgetsOfPeriods(ctx context.Context, arg BudgetsOfPeriodsPara
 const callBasis = `-- name: CallBasis :one
 SELECT r.tenant, r.project, coalesce(r.settings -> 'repo' ->> 'url', '')::text AS repo,
        coalesce((r.settings -> 'cache' ->> 'retention')::bigint, 0)::bigint AS cache_retention,
-       coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer
+       coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer,
+       clock_timestamp()::timestamptz AS at
 FROM orchestrator_runs r
 LEFT JOIN orchestrator_model_calls c ON c.execution_id = $1 AND c.turn = $2 AND c.status = 'done'
 WHERE r.id = $3
@@ -169,10 +171,12 @@ type CallBasisRow struct {
 	Provider       string
 	Model          string
 	Answer         json.RawMessage
+	At             time.Time
 }
 
 // What is known before a call: to whom its run belongs, whether identical requests are answered from
-// earlier responses (for how many nanoseconds; 0: they are not), and the call of the previous turn.
+// earlier responses (for how many nanoseconds; 0: they are not), the call of the previous turn, and the time, which
+// decides which day's budgets apply, whatever the clocks of workers show.
 func (q *Queries) CallBasis(ctx context.Context, arg CallBasisParams) (CallBasisRow, error) {
 	row := q.db.QueryRow(ctx, callBasis, arg.ExecutionID, arg.Turn, arg.RunID)
 	var i CallBasisRow
@@ -184,6 +188,7 @@ func (q *Queries) CallBasis(ctx context.Context, arg CallBasisParams) (CallBasis
 		&i.Provider,
 		&i.Model,
 		&i.Answer,
+		&i.At,
 	)
 	return i, err
 }

@@ -108,10 +108,12 @@ WHERE id = @id;
 
 -- name: CallBasis :one
 -- What is known before a call: to whom its run belongs, whether identical requests are answered from
--- earlier responses (for how many nanoseconds; 0: they are not), and the call of the previous turn.
+-- earlier responses (for how many nanoseconds; 0: they are not), the call of the previous turn, and the time, which
+-- decides which day's budgets apply, whatever the clocks of workers show.
 SELECT r.tenant, r.project, coalesce(r.settings -> 'repo' ->> 'url', '')::text AS repo,
        coalesce((r.settings -> 'cache' ->> 'retention')::bigint, 0)::bigint AS cache_retention,
-       coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer
+       coalesce(c.provider, '')::text AS provider, coalesce(c.model, '')::text AS model, c.answer,
+       clock_timestamp()::timestamptz AS at
 FROM orchestrator_runs r
 LEFT JOIN orchestrator_model_calls c ON c.execution_id = @execution_id AND c.turn = @turn AND c.status = 'done'
 WHERE r.id = @run_id;
