@@ -52,7 +52,7 @@ type Options struct {
 const (
 	// DefaultRefresh is the age at which a process reads the state of the providers again.
 	DefaultRefresh = time.Second
-	// storeTimeout limits one write of a call's outcome.
+	// storeTimeout limits one write of a call's outcome, and one refresh.
 	storeTimeout = 10 * time.Second
 	// renewals is the number of times that a lease is extended before it would expire.
 	renewals = 3
@@ -66,10 +66,11 @@ type Gate struct {
 	o    Options
 
 	queues     queues
-	refreshing sync.Mutex // one refresh at a time
+	refreshing chan struct{} // one refresh at a time
 
 	mu        sync.Mutex
 	known     state
+	failed    time.Time       // the last refresh that failed
 	announced map[string]bool // switches that are recorded, by outage
 }
 
@@ -79,7 +80,7 @@ func New(st *store.Store, o Options) *Gate {
 		o.Refresh = DefaultRefresh
 	}
 	o.Lease, o.Poll, o.Announce = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.Poll, DefaultPoll), cmp.Or(o.Announce, DefaultAnnounce)
-	g := &Gate{rows: providers.New(st), o: o, announced: map[string]bool{}}
+	g := &Gate{rows: providers.New(st), o: o, refreshing: make(chan struct{}, 1), announced: map[string]bool{}}
 	g.queues = queues{gate: g, of: map[string]*queue{}}
 	return g
 }
@@ -122,17 +123,22 @@ func (g *Gate) state(ctx context.Context) state {
 	current := func() (state, bool) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.known, !g.known.at.IsZero() && time.Since(g.known.at) < g.o.Refresh
+		return g.known, !g.known.at.IsZero() && time.Since(g.known.at) < g.o.Refresh || time.Since(g.failed) < g.o.Refresh
 	}
 	if s, fresh := current(); fresh {
 		return s
 	}
-	g.refreshing.Lock()
-	defer g.refreshing.Unlock()
+	select {
+	case g.refreshing <- struct{}{}:
+		defer func() { <-g.refreshing }()
+	case <-ctx.Done():
+	}
 	s, fresh := current()
-	if fresh {
+	if fresh || ctx.Err() != nil {
 		return s
 	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
 	asked := time.Now()
 	breakers, err := g.rows.Breakers(ctx)
 	var pauses []providers.Pause
@@ -141,6 +147,9 @@ func (g *Gate) state(ctx context.Context) state {
 	}
 	if err != nil {
 		g.o.Log.WarnContext(ctx, "Could not read the state of the model providers; the last known state applies", "error", err)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.failed = time.Now()
 		return s
 	}
 	g.mu.Lock()

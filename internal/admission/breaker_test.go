@@ -545,6 +545,41 @@ func TestCallsCostNoStatementWhileAllIsWell(t *testing.T) {
 	require.NotZero(t, complaints.Load(), "a failure is written")
 }
 
+func TestAStoppedCallDoesNotWaitForADatabaseThatHangs(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.Refresh = time.Hour
+	c := newCluster(t, 1, o)
+	storetest.Query(t, c.fixture.URL, func(ctx context.Context, conn *pgx.Conn) {
+		tx, err := conn.Begin(ctx)
+		require.NoError(t, err)
+		_, err = tx.Exec(ctx, "LOCK TABLE orchestrator_breakers")
+		require.NoError(t, err)
+		call := func(ctx context.Context, done chan<- struct{}) {
+			defer close(done)
+			_, _ = do(ctx, c.workers[0], c.call(), always(outcome{err: fault.Wrap(context.Canceled, contract.ClassInfra, contract.CodeCancelled, "stopped")}))
+		}
+		// waits identifies the statement that waits for the table.
+		waits := func() (since string) {
+			storetest.Query(t, c.fixture.URL, func(ctx context.Context, conn *pgx.Conn) {
+				require.NoError(t, conn.QueryRow(ctx, "SELECT coalesce(max(waitstart::text), '') FROM pg_locks WHERE NOT granted AND relation = 'orchestrator_breakers'::regclass").Scan(&since))
+			})
+			return since
+		}
+		first, second := make(chan struct{}), make(chan struct{})
+		go call(t.Context(), first)
+		await(t, "the first call reads the state", func() bool { return waits() != "" })
+		reading := waits()
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		go call(stopped, second)
+		<-second
+		require.Equal(t, reading, waits(), "the stopped call did not wait for the other one")
+		require.NoError(t, tx.Rollback(ctx))
+		<-first
+	})
+}
+
 // counting counts log entries.
 type counting struct {
 	slog.Handler
