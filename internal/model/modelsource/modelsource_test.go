@@ -201,3 +201,37 @@ func TestAnUpdateTellsWhatChangesAndKeepsWhatIsKnown(t *testing.T) {
 	require.Len(t, changes, 1, "the second time, only what the source lacks remains")
 	require.Empty(t, entries)
 }
+
+func TestACatalogueFileOfStrangersIsBounded(t *testing.T) {
+	t.Parallel()
+	read := func(entry string) (model.CatalogueEntry, bool) {
+		d, err := Read([]byte("sources: [{name: a, date: 2026-01-01}]\nmodels:\n  - {model: m, context_window: 5, price_in: 1, "+entry+"}\n"), asOf)
+		require.NoError(t, err)
+		if len(d.Models) == 0 {
+			return model.CatalogueEntry{}, false
+		}
+		return d.Models[0], true
+	}
+	plain, ok := read("provider: openai, max_output: 4, released: 2026-01-01, deprecated: 2027-01-01, api: responses, capabilities: [tools], long_context: {above: 9, price_in: 2}, scores: [{name: coding, value: 0.5, source: s, date: 2026-01-01}]")
+	require.True(t, ok)
+	require.Equal(t, []any{"openai", int64(4), "2026-01-01", "2027-01-01", "responses", []model.Capability{model.CapabilityTools}, int64(9), 1},
+		[]any{plain.Provider, plain.MaxOutput, plain.Released, plain.Deprecated, plain.API, plain.Capabilities, plain.LongContext.Above, len(plain.Scores)})
+
+	for _, entry := range []string{
+		`provider: "\x1b[2J"`, `provider: ""`, `provider: ` + strings.Repeat("p", 300), `provider: openai, long_context: {above: 0, price_in: 2}`,
+		`provider: openai, price_out: .nan`, `provider: openai, long_context: {above: 9, price_out: -1}`,
+	} {
+		_, ok := read(entry)
+		require.False(t, ok, entry)
+	}
+	got, ok := read(`provider: openai, max_output: -7, released: "\x1b[2J", deprecated: soon, api: "\x1b[2J", capabilities: ["\x1b[2J", tools], scores: [{name: "\x1b[2J", value: 0.5}, {name: coding, value: 7}, {name: coding, value: .nan}, {name: coding, value: 0.5, source: "\x1b[2J", date: soon}]`)
+	require.True(t, ok)
+	require.Zero(t, got.MaxOutput)
+	require.Empty(t, got.Released+got.Deprecated+got.API)
+	require.Equal(t, []model.Capability{model.CapabilityTools}, got.Capabilities)
+	require.Equal(t, []model.Score{{Name: model.ScoreCoding, Value: 0.5, Source: "[2J"}}, got.Scores)
+	d, err := Read([]byte("sources: [{name: \"\\x1b[2J\", date: 2026-01-01}]\nmodels: [{provider: openai, model: m, context_window: 999999999999, price_in: 1}]"), asOf)
+	require.NoError(t, err)
+	require.Equal(t, "[2J", d.Models[0].Source)
+	require.EqualValues(t, maxTokens, d.Models[0].ContextWindow)
+}

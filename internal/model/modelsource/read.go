@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // MaxSize is the maximum size of a source in bytes. LiteLLM's list has 3.5 MB.
@@ -133,12 +135,32 @@ func day(text string) string {
 // named matches the names of models that are kept: they are shown in terminals and pages.
 var named = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/+@-]*$`)
 
-// tidy returns the entries that make sense, sorted by provider and model.
+// tidy returns the entries that make sense, with only what makes sense of them, sorted by provider and
+// model.
 func tidy(c model.Catalogue) model.Catalogue {
 	c = slices.DeleteFunc(c, func(e model.CatalogueEntry) bool { return !sensible(e) })
+	for i := range c {
+		e := &c[i]
+		e.ContextWindow, e.MaxOutput = min(e.ContextWindow, maxTokens), min(max(e.MaxOutput, 0), maxTokens)
+		e.Released, e.Deprecated = day(e.Released), day(e.Deprecated)
+		if e.API != "responses" {
+			e.API = ""
+		}
+		e.Source = shown(e.Source)
+		e.Capabilities = slices.DeleteFunc(e.Capabilities, func(c model.Capability) bool { return !slices.Contains(model.Capabilities(), c) })
+		e.Scores = slices.DeleteFunc(e.Scores, func(s model.Score) bool {
+			return !slices.Contains([]string{model.ScoreCoding, model.ScoreAgenticCoding, model.ScoreReasoning}, s.Name) || !(s.Value >= 0 && s.Value <= 1)
+		})
+		for j := range e.Scores {
+			e.Scores[j].Source, e.Scores[j].Date = shown(e.Scores[j].Source), day(e.Scores[j].Date)
+		}
+	}
 	slices.SortFunc(c, compareEntries)
 	return slices.CompactFunc(c, func(a, b model.CatalogueEntry) bool { return a.Provider == b.Provider && a.Model == b.Model })
 }
+
+// shown returns a text in the form in which terminals and pages show it.
+func shown(text string) string { return fault.Clip(terminal.Clean(text), maxName) }
 
 func compareEntries(a, b model.CatalogueEntry) int {
 	return cmp.Or(strings.Compare(a.Provider, b.Provider), strings.Compare(a.Model, b.Model))
@@ -146,6 +168,9 @@ func compareEntries(a, b model.CatalogueEntry) int {
 
 func sensible(e model.CatalogueEntry) bool {
 	if len(e.Model) > maxName || (e.Model != "*" && !named.MatchString(e.Model)) || e.ContextWindow <= 0 {
+		return false
+	}
+	if len(e.Provider) > maxName || !named.MatchString(e.Provider) || e.LongContext != nil && e.LongContext.Above <= 0 {
 		return false
 	}
 	prices := []float64{e.PriceIn, e.PriceCached, e.PriceCacheWrite, e.PriceOut, e.PriceReasoning}
