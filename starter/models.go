@@ -109,8 +109,14 @@ func (a *app) printModels(known control.Models, all bool) {
 	w = tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PROVIDER\tMODEL\tCONTEXT\tOUTPUT\tUSD/M IN\tUSD/M OUT\tRELEASED\tUNTIL\tCHECKED\tSOURCE")
 	for _, e := range shown {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%g\t%g\t%s\t%s\t%s\t%s\n", e.Provider, terminal.Clean(e.Model), e.ContextWindow, e.MaxOutput, e.PriceIn, e.PriceOut,
-			e.Released, e.Deprecated, e.Checked, strings.TrimSpace(terminal.Clean(e.Source)+" "+e.SourceDate))
+		in, out := fmt.Sprintf("%g", e.PriceIn), fmt.Sprintf("%g", e.PriceOut)
+		if e.Assumed {
+			in, out = "unknown", "unknown"
+		}
+		for _, text := range []string{e.Provider, e.Model, fmt.Sprint(e.ContextWindow), fmt.Sprint(e.MaxOutput), in, out, e.Released, e.Deprecated, e.Checked} {
+			fmt.Fprint(w, terminal.Clean(text), "\t")
+		}
+		fmt.Fprintln(w, terminal.Clean(strings.TrimSpace(e.Source+" "+e.SourceDate)))
 	}
 	_ = w.Flush()
 	a.printScores(shown)
@@ -387,7 +393,7 @@ func (a *app) updateModels(ctx context.Context, runs *backend.Local, file, date 
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	for _, c := range changes {
-		fmt.Fprintf(w, "%s\t%s/%s\t%s\n", c.Kind, c.Provider, terminal.Clean(c.Model), terminal.Clean(c.Detail))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Kind, terminal.Clean(c.Provider+"/"+c.Model), terminal.Clean(c.Detail))
 	}
 	_ = w.Flush()
 	stored := "Stored; workers use it within a minute."

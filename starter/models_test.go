@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -97,6 +98,20 @@ func TestAModelWithoutAKnownPriceIsShownAsEstimated(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte("models: {default: {provider: openai, model: "+name+"}}"), 0o600))
 		require.Regexp(t, `(?m)^planner +openai/`+name+" +"+want, p.ok(t, "models", "--config", file).out)
 	}
+}
+
+func TestTheCatalogueShowsNoAssumedPricesAndNoControlCharacters(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	evil := "\x1b[2J"
+	(&app{out: &out}).printModels(control.Models{Catalogue: model.Catalogue{
+		{Provider: "openai" + evil, Model: "m" + evil, PriceIn: 7.5, PriceOut: 8.5, Released: evil, Deprecated: evil, Checked: evil, Source: evil, SourceDate: evil},
+		{Provider: "openai", Model: "checked", PriceIn: 6.25, PriceOut: 9.75, Assumed: true, Checked: "2026-11-26"},
+	}}, true)
+	require.NotContains(t, out.String(), "\x1b")
+	require.Contains(t, out.String(), "7.5")
+	require.NotContains(t, out.String(), "6.25")
+	require.Regexp(t, `checked +0 +0 +unknown +unknown`, out.String())
 }
 
 func TestWithoutItsDatabaseTheCatalogueSaysWhatIsMissing(t *testing.T) {
