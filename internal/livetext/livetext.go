@@ -138,19 +138,18 @@ func (w *Writer) current() store.LiveText {
 	w.changed = false
 	w.mu.Unlock()
 	if t.Tool != "" {
-		t.Tool, t.Path = visible(telemetry.Redact(t.Tool), longestName), visible(telemetry.Redact(pathOf(arguments)), longestPath)
+		t.Tool, t.Path = end(telemetry.Redact(visible(t.Tool)), longestName), end(telemetry.Redact(visible(pathOf(arguments))), longestPath)
 	}
-	text = telemetry.RedactUnfinished(text)
-	t.Text = visible(text[max(0, len(text)-store.LiveTextBytes):], store.LiveTextBytes)
+	t.Text = end(telemetry.RedactUnfinished(visible(text)), store.LiveTextBytes)
 	return t
 }
 
-// visible returns a text of at most that many bytes without characters that are not visible, and
-// without those that a cut has broken.
-func visible(text string, most int) string {
-	text = terminal.CleanLines(strings.ToValidUTF8(text, ""))
-	return strings.ToValidUTF8(text[max(0, len(text)-most):], "")
-}
+// visible returns a text without characters that are not visible. Secrets are searched for in the result:
+// such a character inside of one would hide it from the search only.
+func visible(text string) string { return terminal.CleanLines(strings.ToValidUTF8(text, "")) }
+
+// end returns the end of a text, at most that many bytes, without characters that the cut has broken.
+func end(text string, most int) string { return strings.ToValidUTF8(text[max(0, len(text)-most):], "") }
 
 // pathInCall finds a path in the arguments of a tool call, of which the end may be missing.
 var pathInCall = regexp.MustCompile(`"path"\s*:\s*"([^"\\]*)"`)

@@ -191,3 +191,17 @@ func TestASecretWhoseBeginningIsNoLongerKeptStaysHidden(t *testing.T) {
 		w.End()
 	})
 }
+
+func TestASecretIsHiddenWhateverInvisibleCharactersAreInIt(t *testing.T) {
+	t.Parallel()
+	inCall(t, func(t *testing.T, w *livetext.Writer, a *audience) {
+		w.Add(model.DeltaText, "The key is sk-ant-api03-\u200bAbCdEfGhIjKlMnOp\x00QrStUvWxYz0123456789\xff-AbCdEfGhIjKl and more ")
+		pass(every + time.Millisecond)
+		require.Equal(t, "The key is [redacted] and more", strings.TrimSpace(a.last(t).Text))
+		w.Add(model.DeltaTool, "read\u200b_file")
+		w.Add(model.DeltaArguments, `{"path":"sk-ant-api03-`+"\u200b"+`AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-AbCdEfGhIjKl"`)
+		pass(every)
+		defer w.End()
+		require.Equal(t, []string{"read_file", "[redacted]"}, []string{a.last(t).Tool, a.last(t).Path})
+	})
+}
