@@ -208,7 +208,7 @@ func TestTheModelsThatWereComparedAreRecordedTheChosenOneFirst(t *testing.T) {
 		}
 		require.Len(t, d.Considered, len(candidates)-len(d.PassedOver), "every candidate was either compared or passed over")
 		first := d.Considered[0]
-		require.Equal(t, d.Choice, contract.ModelChoice{Provider: first.Provider, Model: first.Model})
+		require.Equal(t, contract.ModelChoice{Provider: first.Provider, Model: first.Model}, d.Choice)
 		require.Equal(t, d.ExpectedMicroUSD, first.ExpectedMicroUSD)
 		for _, c := range d.Considered {
 			require.NotEqual(t, c.Assumed, find(candidates, contract.ModelChoice{Provider: c.Provider, Model: c.Model}).Known)

@@ -2134,7 +2134,7 @@ func sentence(reason string) string {
 	return reason + "."
 }
 
-// exactDollars formats an amount so that similar ones can be told apart.
+// exactDollars formats an amount with enough digits to compare small ones.
 func exactDollars(micros int64) string {
 	if micros < 1_000_000 {
 		return fmt.Sprintf("$%.4f", float64(micros)/1e6)
