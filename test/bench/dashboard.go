@@ -116,32 +116,41 @@ func measureDashboard(ctx context.Context, say func(string, ...any)) (d *dashboa
 	return d, s.live(ctx, url, d)
 }
 
-// startServed starts this program as a server (serveDashboard), which exits at the end of its
-// input.
+// startServed starts this program as a server of the dashboard (serveDashboard).
 func startServed(ctx context.Context, database string) (*servedDashboard, func() error, error) {
-	self, err := os.Executable()
+	address, pid, stop, err := startSelf(ctx, "-serve-dashboard", database)
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "-serve-dashboard", database)
+	return &servedDashboard{url: "http://" + address, pid: pid}, stop, nil
+}
+
+// startSelf starts this program as a server, which prints its address and exits at the end of its
+// input.
+func startSelf(ctx context.Context, args ...string) (address string, pid int, stop func() error, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", 0, nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, nil, err
+		return "", 0, nil, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, nil, err
+		return "", 0, nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, nil, err
+		return "", 0, nil, err
 	}
-	stop := func() error { return errors.Join(in.Close(), cmd.Wait()) }
-	address, err := bufio.NewReader(out).ReadString('\n')
+	stop = func() error { return errors.Join(in.Close(), cmd.Wait()) }
+	address, err = bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("read the address of the dashboard's server: %w", err), stop())
+		return "", 0, nil, errors.Join(fmt.Errorf("read the address of the server started by %s: %w", args[0], err), stop())
 	}
-	return &servedDashboard{url: "http://" + strings.TrimSpace(address), pid: cmd.Process.Pid}, stop, nil
+	return strings.TrimSpace(address), cmd.Process.Pid, stop, nil
 }
 
 // serveDashboard serves a filled database until its input ends.

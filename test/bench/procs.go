@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -120,6 +121,15 @@ func resetPeak(pid int) {
 func ownSeconds() float64 {
 	own, children := cpu(os.Getpid())
 	return own + children
+}
+
+// processorTime returns the processor time that this process has used, without its children.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // busySeconds returns the non-idle CPU time of the whole machine.
