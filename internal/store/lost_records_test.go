@@ -253,7 +253,7 @@ func TestWhatAForgottenRecordBeganEndsWithItsRun(t *testing.T) {
 		require.Equal(t, contract.StatusCancelled, details.Status)
 		require.Equal(t, contract.ExecutionCancelled, details.Executions[0].Status)
 		require.Equal(t, contract.ExecutionCancelled, details.Phases[0].Status)
-		calls, err := b.ModelCalls(t.Context(), b.First.ID)
+		calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 		require.NoError(t, err)
 		require.Equal(t, "failed", calls[0].Status)
 		// As if the first one had died between the record and the calls.

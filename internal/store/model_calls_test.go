@@ -110,7 +110,7 @@ func TestACallCompletedTwiceCountsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, transcript, 2)
 	require.Equal(t, []int{1, 1}, []int{transcript[1].Turn, transcript[1].Position})
-	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Len(t, calls, 1)
 	require.Equal(t, "done", calls[0].Status)
@@ -134,7 +134,7 @@ func TestFailedCallGivesItsReservationBackAndCanBeMadeAgain(t *testing.T) {
 		require.NoError(t, b.FailCall(t.Context(), first.ID, failure, used(20)))
 		b.requireBudget(t, 20, 0)
 	}
-	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "failed", calls[0].Status)
 	require.Equal(t, failure, calls[0].Failure)
@@ -167,7 +167,7 @@ func TestPartsOfTheTokensAreAddedUp(t *testing.T) {
 	usage, err := b.Usage(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, all, usage)
-	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, all, calls[0].Usage)
 	again, err := b.ReserveCall(t.Context(), reservation(execution, 1))
@@ -224,7 +224,7 @@ func TestEachBudgetNamesWhatItIsForAndTheSettingToRaise(t *testing.T) {
 		_, err = b.ReserveCall(t.Context(), r)
 		require.ErrorContains(t, err, "and the call can use up to 0.0000 USD; raise "+setting+"cost_usd")
 	}
-	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Empty(t, calls, "what was refused leaves nothing behind")
 }
@@ -350,7 +350,7 @@ func TestTheEndOfAnExecutionCountsItsLostAttemptsAsUsedUntilTheySettle(t *testin
 	b.requireBudget(t, 50, 200)
 	b.Apply(t, contract.Record{End: &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCompleted}})
 	b.requireBudget(t, 250, 0) // their providers may charge for them
-	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "done", calls[0].Status)
 	require.Equal(t, store.Unsettled{Tokens: 200, MicroUSD: 20}, calls[0].Unsettled)
@@ -361,7 +361,7 @@ func TestTheEndOfAnExecutionCountsItsLostAttemptsAsUsedUntilTheySettle(t *testin
 	}
 	require.NoError(t, b.FailCall(t.Context(), store.CallID{Call: last.ID.Call, Try: 2}, nil, contract.Usage{}))
 	b.requireBudget(t, 80, 0)
-	calls, err = b.ModelCalls(t.Context(), b.First.ID)
+	calls, err = b.Store.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Zero(t, calls[0].Unsettled)
 	require.Equal(t, int64(80), calls[0].Usage.Tokens())
@@ -484,7 +484,7 @@ func TestACostWithoutAKnownPriceStaysMarkedAsEstimated(t *testing.T) {
 		total, err := b.Usage(t.Context(), b.First.ID)
 		require.NoError(t, err)
 		require.Equal(t, turn > 0, total.EstimatedPrice)
-		calls, err := b.ModelCalls(t.Context(), b.First.ID)
+		calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 		require.NoError(t, err)
 		require.Equal(t, estimated, calls[turn].Usage.EstimatedPrice)
 		again, err := b.ReserveCall(t.Context(), reservation(execution, turn+1))

@@ -404,7 +404,7 @@ func TestARepeatedRecordGivesUpTheCallsThatTheFirstOneDidNotGetTo(t *testing.T) 
 	require.NoError(t, err)
 	_, err = b.Record(t.Context(), b.Source(), end)
 	require.NoError(t, err)
-	calls, err := b.ModelCalls(t.Context(), b.First.ID)
+	calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "failed", calls[0].Status)
 }
