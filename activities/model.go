@@ -385,7 +385,7 @@ func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	p.prompt = budget.Prompt(p.request, known)
 	p.asked = budget.Output(p.request.MaxOutput, p.entry)
 	p.output, p.least = p.asked, int64(a.Config.Models.Budgets.MinOutputTokens)
-	if route.Reasons(p.entry) {
+	if p.entry.Reasons(q.choice.Effort) {
 		p.least = int64(a.Config.Models.Budgets.MinReasoningTokens)
 	}
 	p.least = min(p.least, p.asked)

@@ -29,6 +29,9 @@ const (
 	CapabilityFixedTemperature Capability = "fixed_temperature"
 	// CapabilityEffort marks a reasoning model whose amount of reasoning can be set.
 	CapabilityEffort Capability = "effort"
+	// CapabilityThinkingBudget marks a model of Anthropic's whose effort is set as a budget of tokens. It
+	// reasons only if an effort is set.
+	CapabilityThinkingBudget Capability = "thinking_budget"
 )
 
 // Capabilities that only a check at the provider finds out: the catalogue's sources do not have them.
@@ -40,7 +43,7 @@ const (
 
 // Capabilities returns all capabilities that the catalogue lists.
 func Capabilities() []Capability {
-	return []Capability{CapabilityJSONSchema, CapabilityTools, CapabilityVision, CapabilityEmbeddings, CapabilityFixedTemperature, CapabilityEffort}
+	return []Capability{CapabilityJSONSchema, CapabilityTools, CapabilityVision, CapabilityEmbeddings, CapabilityFixedTemperature, CapabilityEffort, CapabilityThinkingBudget}
 }
 
 // CatalogueEntry describes one model.
@@ -62,7 +65,7 @@ type CatalogueEntry struct {
 	PriceReasoning  float64 `koanf:"price_reasoning" yaml:"price_reasoning,omitempty" json:"price_reasoning,omitempty" validate:"gte=0"`
 	// LongContext has the prices of calls with long prompts; nil: the same.
 	LongContext  *LongContext `koanf:"long_context" yaml:"long_context,omitempty" json:"long_context,omitempty"`
-	Capabilities []Capability `koanf:"capabilities" yaml:"capabilities,omitempty" json:"capabilities,omitempty" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort"`
+	Capabilities []Capability `koanf:"capabilities" yaml:"capabilities,omitempty" json:"capabilities,omitempty" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort thinking_budget"`
 	// API is the only API of the provider that serves the model: "responses"; empty: any of its APIs.
 	API string `koanf:"api" yaml:"api,omitempty" json:"api,omitempty" validate:"omitempty,oneof=responses"`
 	// Released and Deprecated are the days on which the provider offers the model first and last;
@@ -119,6 +122,15 @@ func (e CatalogueEntry) Score(name string) (float64, bool) {
 
 // Can reports whether the model has a capability.
 func (e CatalogueEntry) Can(c Capability) bool { return slices.Contains(e.Capabilities, c) }
+
+// Reasons reports whether the model is known to reason, within the tokens of its response, before it
+// responds to a call with an effort; empty: the provider's default.
+func (e CatalogueEntry) Reasons(effort contract.Effort) bool {
+	if e.Can(CapabilityThinkingBudget) {
+		return effort != ""
+	}
+	return e.Can(CapabilityEffort) || e.Can(CapabilityFixedTemperature)
+}
 
 // FoundNot reports whether a check at the provider found that the model lacks a capability.
 func (e CatalogueEntry) FoundNot(c Capability) bool {

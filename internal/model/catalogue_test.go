@@ -234,3 +234,24 @@ func TestModelsAtCloudsHaveThePricesOfAnthropic(t *testing.T) {
 	}
 	require.InDelta(t, 2, c[0].LongContext.PriceIn, 0, "the catalogue is unchanged")
 }
+
+func TestAModelWithABudgetForThinkingReasonsOnlyWithAnEffort(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		can    []Capability
+		effort contract.Effort
+		want   bool
+	}{
+		{nil, contract.EffortHigh, false},
+		{[]Capability{CapabilityEffort}, "", true},
+		{[]Capability{CapabilityFixedTemperature}, "", true},
+		{[]Capability{CapabilityEffort, CapabilityThinkingBudget}, "", false},
+		{[]Capability{CapabilityEffort, CapabilityThinkingBudget}, contract.EffortLow, true},
+	} {
+		require.Equal(t, tc.want, CatalogueEntry{Capabilities: tc.can}.Reasons(tc.effort), tc)
+	}
+	for _, name := range []string{"claude-haiku-4-5", "claude-sonnet-4-5"} {
+		e, _ := DefaultCatalogue().Find(Provider{Name: "anthropic", Kind: KindAnthropic}, name)
+		require.True(t, e.Can(CapabilityEffort) && e.Can(CapabilityThinkingBudget), name)
+	}
+}

@@ -190,6 +190,7 @@ func (c *checker) knownPlain() budget.Known { return budget.Known{Messages: 1, T
 const (
 	wantedOutput, leastOutput       = 256, 32
 	wantedReasoning, leastReasoning = 1024, 256
+	budgetedReasoning               = 1024 + 256 // the smallest budget for thinking, and the response
 )
 
 // tooDear is a call that is not made because of its cost.
@@ -208,7 +209,10 @@ func Dollars(micros int64) string {
 // cost.
 func (c *checker) ask(ctx context.Context, req model.Request, entry model.CatalogueEntry, known budget.Known) (model.Response, error) {
 	wanted, least := int64(wantedOutput), int64(leastOutput)
-	if c.entry.Can(model.CapabilityEffort) || c.entry.Can(model.CapabilityFixedTemperature) || entry.Can(model.CapabilityEffort) {
+	switch {
+	case entry.Can(model.CapabilityThinkingBudget) && entry.Reasons(req.Choice.Effort):
+		wanted, least = budgetedReasoning, budgetedReasoning
+	case entry.Reasons(req.Choice.Effort):
 		wanted, least = wantedReasoning, leastReasoning
 	}
 	prompt := c.prompt(req, known)

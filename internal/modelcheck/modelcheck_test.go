@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const able = `
 models:
   - {name: able}
-  - {name: plain, lacks: [tools, json_schema, vision, streaming, effort, temperature]}
+  - {name: plain, lacks: [tools, json_schema, vision, streaming, effort, thinking, temperature]}
+  - {name: older, lacks: [effort]}
   - {name: embedder}
 rules:
   - when: {step: effort}
@@ -114,14 +116,15 @@ func TestEachCapabilityOfAModelIsFoundOverEachAPI(t *testing.T) {
 		t.Run(string(p.Kind)+string(p.API), func(t *testing.T) {
 			t.Parallel()
 			r := serve(t, p, able).check(t, "able", plenty)
-			require.Len(t, r.Findings, len(everything))
-			for _, of := range everything {
+			of := everything
+			if p.Kind.Messages() {
+				of = append(slices.Clone(of), model.CapabilityThinkingBudget)
+			}
+			require.Len(t, r.Findings, len(of))
+			for _, of := range of {
 				f, want := found(t, r, of), modelcheck.Yes
-				switch {
-				case of == model.CapabilityFixedTemperature:
+				if of == model.CapabilityFixedTemperature || of == model.CapabilityThinkingBudget {
 					want = modelcheck.No
-				case of == model.CapabilityEffort && p.API == model.APIChat: // where nothing shows that it reasons
-					want = modelcheck.Unknown
 				}
 				require.Equal(t, want, f.Found, "%+v", f)
 				require.NotEmpty(t, f.Evidence)
@@ -171,9 +174,25 @@ func TestAModelThatIgnoresWhatItIsAskedForIsFoundToLackIt(t *testing.T) {
 				require.Equal(t, modelcheck.No, f.Found)
 				require.Contains(t, f.Evidence, says)
 			}
+			require.Equal(t, modelcheck.Unknown, found(t, r, model.CapabilityEffort).Found, "nothing shows that it reasons")
 			require.Equal(t, modelcheck.Unknown, found(t, r, model.CapabilityPromptCache).Found, "caches promise nothing")
 			require.NotContains(t, r.Found(), model.CapabilityPromptCache)
 		})
+	}
+}
+
+func TestAnOlderModelOfAnthropicIsFoundToHaveABudgetForThinking(t *testing.T) {
+	t.Parallel()
+	for _, p := range wires {
+		for _, known := range [][]model.Capability{nil, {model.CapabilityEffort, model.CapabilityThinkingBudget}} {
+			r := serve(t, p, able).check(t, "older", plenty, known...)
+			if !p.Kind.Messages() {
+				require.Equal(t, modelcheck.No, found(t, r, model.CapabilityEffort).Found)
+				continue
+			}
+			require.Equal(t, modelcheck.Yes, found(t, r, model.CapabilityEffort).Found, "%+v", r.Findings)
+			require.Equal(t, modelcheck.Yes, found(t, r, model.CapabilityThinkingBudget).Found)
+		}
 	}
 }
 

@@ -65,33 +65,51 @@ func (c *checker) temperature(ctx context.Context) {
 // it as well, so the response must show that the model reasoned, except where the maker of the model
 // itself checks the settings.
 func (c *checker) tryEffort(ctx context.Context) {
+	budgeted := c.entry.Can(model.CapabilityThinkingBudget)
+	v, why := c.reason(ctx, budgeted)
+	if v == No && c.target.Provider.Kind.Messages() { // older models have the other form
+		if other, alsoWhy := c.reason(ctx, !budgeted); other != No {
+			budgeted, v, why = !budgeted, other, alsoWhy
+		}
+	}
+	c.add(model.CapabilityEffort, v, why)
+	if v == Yes && c.target.Provider.Kind.Messages() {
+		c.add(model.CapabilityThinkingBudget, map[bool]Verdict{true: Yes, false: No}[budgeted], map[bool]string{true: "a budget of tokens sets the effort", false: "an effort sets it"}[budgeted])
+	}
+	if v == Yes && !budgeted {
+		c.effort = contract.EffortLow // the other calls cost less
+	}
+}
+
+// reason makes a call with an effort, which is set as a budget of tokens or not.
+func (c *checker) reason(ctx context.Context, budgeted bool) (Verdict, string) {
 	req := c.request(model.CapabilityEffort, "What is 17 times 23, minus 45? Reply with the number only.")
 	req.Choice.Effort = contract.EffortLow
-	resp, err := c.ask(ctx, req, c.entry.WithCapability(model.CapabilityEffort, true), c.knownPlain())
+	resp, err := c.ask(ctx, req, c.entry.WithCapability(model.CapabilityEffort, true).WithCapability(model.CapabilityThinkingBudget, budgeted), c.knownPlain())
 	reasoned := resp.Usage.ReasoningTokens
 	switch {
 	case err != nil:
-		v, why := failed(err)
-		c.add(model.CapabilityEffort, v, why)
+		return failed(err)
 	case reasoned > 0:
-		c.add(model.CapabilityEffort, Yes, fmt.Sprintf("effort low was accepted; the model reasoned in %d tokens", reasoned))
+		return Yes, fmt.Sprintf("effort low was accepted; the model reasoned in %d tokens", reasoned)
 	case resp.Reasoning != nil:
-		c.add(model.CapabilityEffort, Yes, "effort low was accepted, and the model reasoned")
+		return Yes, "effort low was accepted, and the model reasoned"
 	case c.checksSettings():
-		c.add(model.CapabilityEffort, Yes, "effort low was accepted")
+		return Yes, "effort low was accepted"
 	default:
-		c.add(model.CapabilityEffort, Unknown, "effort low was accepted, but nothing shows that the model reasoned")
-	}
-	if c.entry.Can(model.CapabilityEffort) && err == nil {
-		c.effort = contract.EffortLow // the other calls cost less
+		return Unknown, "effort low was accepted, but nothing shows that the model reasoned"
 	}
 }
 
 // checksSettings reports whether the provider is known to reject settings that a model does not have.
 func (c *checker) checksSettings() bool {
 	switch p := c.target.Provider; p.Kind {
-	case model.KindAzure, model.KindBedrock, model.KindVertex:
-		return p.Kind == model.KindAzure || strings.HasSuffix(p.BaseURL, ".amazonaws.com") || strings.HasSuffix(p.BaseURL, ".googleapis.com")
+	case model.KindAzure:
+		return true
+	case model.KindBedrock:
+		return strings.HasSuffix(p.BaseURL, ".amazonaws.com")
+	case model.KindVertex:
+		return strings.HasSuffix(p.BaseURL, ".googleapis.com")
 	case model.KindOpenAI, model.KindAnthropic, model.KindGemini:
 		return p.BaseURL == model.DefaultBaseURL(p.Kind)
 	default:

@@ -88,6 +88,8 @@ type (
 	wireMessage struct {
 		Role      string     `json:"role,omitempty"`
 		Content   *string    `json:"content,omitempty"`
+		Reasoning string     `json:"reasoning,omitempty"` // OpenRouter's, as the next one
+		Details   []detail   `json:"reasoning_details,omitempty"`
 		ToolCalls []wireCall `json:"tool_calls,omitempty"`
 	}
 	wireCall struct {
@@ -99,6 +101,13 @@ type (
 	wireFunction struct {
 		Name      string `json:"name,omitempty"`
 		Arguments string `json:"arguments"`
+	}
+	detail struct {
+		Type      string `json:"type"`
+		Text      string `json:"text,omitempty"`
+		Signature string `json:"signature,omitempty"`
+		Format    string `json:"format"`
+		Index     int    `json:"index"`
 	}
 	wireUsage struct {
 		PromptTokens     int64 `json:"prompt_tokens"`
@@ -121,7 +130,10 @@ func (u usage) wire() *wireUsage {
 }
 
 func (chatForm) document(c *completion) []byte {
-	message := &wireMessage{Role: "assistant"}
+	message := &wireMessage{Role: "assistant", Reasoning: c.reasoning}
+	if c.reasoning != "" {
+		message.Details = []detail{{Type: reasoningText, Text: c.reasoning, Signature: chatSignature(c.req.Model, c.reasoning), Format: reasoningFormat}}
+	}
 	if c.text != "" || len(c.calls) == 0 {
 		message.Content = &c.text
 	}
@@ -142,6 +154,14 @@ func (chatForm) events(c *completion) iter.Seq[[]byte] {
 		if !yield(c.delta(wireMessage{Role: "assistant", Content: &empty}, nil)) {
 			return
 		}
+		for part := range chunks(c.reasoning) {
+			if !yield(c.delta(wireMessage{Reasoning: part, Details: []detail{{Type: reasoningText, Text: part, Format: reasoningFormat}}}, nil)) {
+				return
+			}
+		}
+		if c.reasoning != "" && !yield(c.delta(wireMessage{Details: []detail{{Type: reasoningText, Signature: chatSignature(c.req.Model, c.reasoning), Format: reasoningFormat}}}, nil)) {
+			return
+		}
 		for part := range chunks(c.text) {
 			if !yield(c.delta(wireMessage{Content: &part}, nil)) {
 				return
@@ -160,6 +180,16 @@ func (chatForm) events(c *completion) iter.Seq[[]byte] {
 		}
 	}
 }
+
+// The type and the format of what the model thought.
+const (
+	reasoningText   = "reasoning.text"
+	reasoningFormat = "anthropic-claude-v1"
+)
+
+// chatSignature signs what a model thought, so that changed reasoning, and that of another model, is
+// found.
+func chatSignature(model, reasoning string) string { return signatureOf(model + ": " + reasoning) }
 
 // callEvents sends a tool call as providers do: the name first, the arguments in pieces.
 func (c *completion) callEvents(i int, yield func([]byte) bool) bool {

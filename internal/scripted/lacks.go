@@ -15,11 +15,12 @@ const (
 	Vision      = "vision"
 	Streaming   = "streaming"
 	Effort      = "effort"
+	Thinking    = "thinking" // a budget of tokens, Anthropic's older form of an effort
 	Temperature = "temperature"
 	Embeddings  = "embeddings"
 )
 
-var features = []string{Tools, JSONSchema, Vision, Streaming, Effort, Temperature, Embeddings}
+var features = []string{Tools, JSONSchema, Vision, Streaming, Effort, Thinking, Temperature, Embeddings}
 
 // lacks has the features that a model does not have.
 type lacks []string
@@ -63,6 +64,7 @@ func (r *chatRequest) uses() []string {
 		{JSONSchema, r.ResponseFormat.JSONSchema.Name != ""},
 		{Vision, r.pictures > 0},
 		{Effort, r.thinks},
+		{Thinking, r.budgeted},
 		{Temperature, r.Temperature != nil},
 	} {
 		if f.used {
@@ -79,6 +81,7 @@ var refusals = map[string]string{
 	Vision:      "This model does not support image inputs.",
 	Streaming:   "Streaming is not supported for this model.",
 	Effort:      "Unsupported parameter: the reasoning effort cannot be set for this model.",
+	Thinking:    "Unsupported parameter: thinking cannot be enabled for this model.",
 	Temperature: "Unsupported value: 'temperature' does not support a value other than the default with this model.",
 	Embeddings:  "This model does not support embeddings.",
 }

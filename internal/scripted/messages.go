@@ -49,13 +49,17 @@ type messagesRequest struct {
 	} `json:"output_config"`
 
 	ToolChoice json.RawMessage `json:"tool_choice"`
-	Thinking   json.RawMessage `json:"thinking"`
-	Metadata   json.RawMessage `json:"metadata"`
-	TopP       json.RawMessage `json:"top_p"`
-	TopK       json.RawMessage `json:"top_k"`
-	Stop       json.RawMessage `json:"stop_sequences"`
-	Tier       json.RawMessage `json:"service_tier"`
-	Version    string          `json:"anthropic_version"` // at clouds
+	Thinking   struct {
+		Type    string `json:"type"`
+		Budget  int64  `json:"budget_tokens"`
+		Display string `json:"display"`
+	} `json:"thinking"`
+	Metadata json.RawMessage `json:"metadata"`
+	TopP     json.RawMessage `json:"top_p"`
+	TopK     json.RawMessage `json:"top_k"`
+	Stop     json.RawMessage `json:"stop_sequences"`
+	Tier     json.RawMessage `json:"service_tier"`
+	Version  string          `json:"anthropic_version"` // at clouds
 
 	wantVersion string
 	system      []messagesBlock
@@ -175,7 +179,7 @@ func (r *messagesRequest) check(h http.Header) string {
 		}
 		r.turns = append(r.turns, blocks)
 	}
-	for _, check := range []func() string{r.checkFields, r.checkTurns, r.checkTools, r.checkMarks} {
+	for _, check := range []func() string{r.checkFields, r.checkTurns, r.checkThinking, r.checkTools, r.checkMarks} {
 		if mistake := check(); mistake != "" {
 			return mistake
 		}
@@ -211,6 +215,40 @@ func (r *messagesRequest) checkFields() string {
 	}
 	return ""
 }
+
+// checkThinking checks a request with a budget for thinking.
+func (r *messagesRequest) checkThinking() string {
+	if r.Thinking.Type != "enabled" {
+		return ""
+	}
+	var choice struct {
+		Type string `json:"type"`
+	}
+	_ = json.Unmarshal(r.ToolChoice, &choice) // absent: the model chooses
+	switch {
+	case r.Thinking.Budget < leastBudget:
+		return fmt.Sprintf("thinking.enabled.budget_tokens: Input should be greater than or equal to %d", leastBudget)
+	case r.Thinking.Budget >= r.MaxTokens:
+		return "`max_tokens` must be greater than `thinking.budget_tokens`"
+	case r.Temperature != nil && *r.Temperature != 1:
+		return "`temperature` may only be set to 1 when thinking is enabled"
+	case choice.Type == "any" || choice.Type == "tool":
+		return "Thinking may not be enabled when tool_choice forces tool use."
+	}
+	first := -1 // message of the model's turn in progress
+	for i := len(r.turns) - 1; i >= 0 && (r.Messages[i].Role == "assistant" || r.turns[i][0].Type == "tool_result"); i-- {
+		if r.Messages[i].Role == "assistant" {
+			first = i
+		}
+	}
+	if first >= 0 && r.turns[first][0].Type != "thinking" && r.turns[first][0].Type != "redacted_thinking" {
+		return fmt.Sprintf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`", first, r.turns[first][0].Type)
+	}
+	return ""
+}
+
+// leastBudget is the smallest budget for thinking.
+const leastBudget = 1024
 
 var messagesEfforts = []string{"low", "medium", "high", "xhigh", "max"}
 
@@ -432,7 +470,7 @@ func (r *messagesRequest) checkMarks() string {
 // translate fills in what rules match, and what the cache may hold.
 func (r *messagesRequest) translate(req *chatRequest) {
 	req.Model, req.Stream, req.Temperature = r.Model, r.Stream, r.Temperature
-	req.thinks = r.OutputConfig.Effort != nil
+	req.thinks, req.budgeted = r.OutputConfig.Effort != nil, r.Thinking.Type == "enabled"
 	if r.OutputConfig.Format.Type == "json_schema" {
 		req.ResponseFormat.JSONSchema.Name = "answer" // the API has no names
 	}

@@ -65,6 +65,7 @@ type chatRequest struct {
 	prefix []segment // what the provider's cache may hold
 
 	thinks   bool // how much the model shall think is set
+	budgeted bool // as a budget of tokens
 	pictures int
 
 	encrypted bool // Responses: what the model thinks is returned encrypted
@@ -91,12 +92,21 @@ type chatMessage struct {
 	Content  content `json:"content"`
 	raw      []byte
 	pictures int
+	details  []detail // what the model thought
 }
 
 // UnmarshalJSON keeps the JSON besides what is read from it.
 func (m *chatMessage) UnmarshalJSON(data []byte) error {
 	type plain chatMessage
 	m.raw = bytes.Clone(data)
+	if bytes.Contains(data, []byte(`"reasoning_details"`)) {
+		var doc struct {
+			Details []detail `json:"reasoning_details"`
+		}
+		if json.Unmarshal(data, &doc) == nil {
+			m.details = doc.Details
+		}
+	}
 	if bytes.Contains(data, []byte(`"image_url"`)) {
 		if err := m.readPictures(data); err != nil {
 			return err
@@ -238,8 +248,13 @@ func (s *Server) readChat(w http.ResponseWriter, r *http.Request) (*chatRequest,
 		return req, &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: badEffort(*e)}
 	}
 	req.prefix, req.thinks = req.segments(), req.Effort != nil
-	for _, m := range req.Messages {
+	for i, m := range req.Messages {
 		req.pictures += m.pictures
+		for _, d := range m.details {
+			if d.Type != reasoningText || d.Signature != chatSignature(req.Model, d.Text) {
+				return req, &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf("messages.%d: Invalid `signature` in `reasoning_details`", i)}
+			}
+		}
 	}
 	return req, nil
 }

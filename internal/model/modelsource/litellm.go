@@ -125,9 +125,10 @@ func (m litellmModel) capabilities(kind string) []model.Capability {
 	}
 	add(m.Schema && (m.NativeSchema || !anthropic), model.CapabilityJSONSchema)
 	add(m.Vision, model.CapabilityVision)
-	add(m.Reasons && (m.Effort || !anthropic), model.CapabilityEffort)
+	add(m.Reasons, model.CapabilityEffort)
 	openai := kind == string(model.KindOpenAI) || kind == "azure"
 	add((m.SamplingParams != nil && !*m.SamplingParams) || (openai && m.Reasons), model.CapabilityFixedTemperature)
+	add(m.Reasons && anthropic && !m.Effort, model.CapabilityThinkingBudget)
 	return all
 }
 

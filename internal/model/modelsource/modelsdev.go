@@ -114,18 +114,16 @@ func (m devModel) entry(kind, name string) (model.CatalogueEntry, bool) {
 	}
 	add(m.Schema, model.CapabilityJSONSchema)
 	add(slices.Contains(m.Modalities.Input, "image"), model.CapabilityVision)
-	add(m.setsEffort(kind), model.CapabilityEffort)
+	add(m.Reasoning, model.CapabilityEffort)
 	openai := kind == string(model.KindOpenAI) || kind == "azure"
 	add((m.Temperature != nil && !*m.Temperature) || (openai && m.Reasoning), model.CapabilityFixedTemperature)
+	add(m.Reasoning && kind == string(model.KindAnthropic) && !m.setsEffort(), model.CapabilityThinkingBudget)
 	return e, true
 }
 
-// setsEffort reports whether the amount of reasoning can be set. Anthropic's older models have a
-// budget instead; at the other providers, an effort is translated to what the model has.
-func (m devModel) setsEffort(kind string) bool {
-	if kind != string(model.KindAnthropic) {
-		return m.Reasoning
-	}
+// setsEffort reports whether Anthropic's API sets an effort. Older models have a budget of tokens
+// instead; at the other providers, an effort is translated to what the model has.
+func (m devModel) setsEffort() bool {
 	for _, o := range m.Options {
 		if o.Type == "effort" {
 			return true

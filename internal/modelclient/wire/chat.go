@@ -30,7 +30,7 @@ func (chat) Send(ctx context.Context, c *Call, stream bool) (model.Response, err
 		return model.Response{}, err
 	}
 	defer func() { _ = raw.Body.Close() }()
-	r := chatCollector{limit: c.MaxResponse, delta: c.delta}
+	r := chatCollector{limit: c.MaxResponse, delta: c.delta, asked: c.Request.Choice.Model}
 	if isStream(raw) {
 		err = r.stream(raw)
 	} else {
@@ -136,7 +136,7 @@ func chatConversation(c *Call, all []model.Message) []openai.ChatCompletionMessa
 		case model.RoleSystem:
 			out = append(out, openai.SystemMessage(text))
 		case model.RoleAssistant:
-			out = append(out, chatAssistant(m))
+			out = append(out, chatAssistant(m, c.Request.Choice.Model))
 		case model.RoleTool:
 			if len(pictures) > 0 {
 				text = joined(text, "[a picture is shown after the results of all calls]")
@@ -170,7 +170,9 @@ func chatParts(text string, pictures []model.Image) []openai.ChatCompletionConte
 	return parts
 }
 
-func chatAssistant(m model.Message) openai.ChatCompletionMessageParamUnion {
+// chatAssistant returns a turn of the model. What it thought, in OpenRouter's form, goes back unchanged
+// and only to the same model.
+func chatAssistant(m model.Message, modelName string) openai.ChatCompletionMessageParamUnion {
 	var a openai.ChatCompletionAssistantMessageParam
 	if m.Text != "" || len(m.ToolCalls) == 0 {
 		a.Content.OfString = param.NewOpt(m.Text)
@@ -182,6 +184,9 @@ func chatAssistant(m model.Message) openai.ChatCompletionMessageParamUnion {
 				Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.Name, Arguments: c.Arguments},
 			},
 		})
+	}
+	if r := m.Reasoning; r != nil && r.API == chatAPI && r.Model == modelName {
+		a.SetExtraFields(map[string]any{reasoningDetails: r.Items})
 	}
 	return openai.ChatCompletionMessageParamUnion{OfAssistant: &a}
 }

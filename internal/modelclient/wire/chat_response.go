@@ -18,6 +18,8 @@ type chatCollector struct {
 	limit, size int64
 	delta       func(model.DeltaKind, string) // gets the pieces of a stream
 
+	asked         string          // name of the model in the request
+	details       []*detailPieces // what the model thought
 	text, refusal strings.Builder
 	calls         []*callBuilder
 	byIndex       map[int64]*callBuilder
@@ -60,6 +62,7 @@ func (c *chatCollector) add(chunk *openai.ChatCompletionChunk) error {
 		c.text.WriteString(choice.Delta.Content)
 		c.refusal.WriteString(choice.Delta.Refusal)
 		c.size += int64(len(choice.Delta.Content) + len(choice.Delta.Refusal))
+		c.addDetails(choice.Delta.JSON.ExtraFields[reasoningDetails].Raw(), true)
 		c.show(&choice.Delta)
 		for j := range choice.Delta.ToolCalls {
 			c.addCall(&choice.Delta.ToolCalls[j])
@@ -75,9 +78,10 @@ func (c *chatCollector) show(d *openai.ChatCompletionChunkChoiceDelta) {
 		c.delta(model.DeltaText, text)
 		return
 	}
-	for _, name := range []string{"reasoning_content", "reasoning"} {
-		if raw := d.JSON.ExtraFields[name].Raw(); raw != "" && raw != "null" && raw != `""` {
+	for _, name := range []string{"reasoning_content", "reasoning", reasoningDetails} {
+		if raw := d.JSON.ExtraFields[name].Raw(); raw != "" && raw != "null" && raw != `""` && raw != "[]" {
 			c.delta(model.DeltaReasoning, "")
+			return
 		}
 	}
 }
@@ -177,6 +181,7 @@ func (c *chatCollector) end(reason, choice string) error {
 }
 
 func (c *chatCollector) take(choice *openai.ChatCompletionChoice) {
+	c.addDetails(choice.Message.JSON.ExtraFields[reasoningDetails].Raw(), false)
 	c.text.WriteString(choice.Message.Content)
 	c.refusal.WriteString(choice.Message.Refusal)
 	c.size += int64(len(choice.Message.Content) + len(choice.Message.Refusal))
@@ -206,5 +211,6 @@ func (c *chatCollector) response() model.Response {
 	for _, b := range c.calls {
 		r.ToolCalls = append(r.ToolCalls, model.ToolCall{ID: b.id, Name: b.name, Arguments: b.arguments.String()})
 	}
+	r.Reasoning = c.reasoning()
 	return r
 }

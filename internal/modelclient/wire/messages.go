@@ -50,6 +50,7 @@ func sendMessages(ctx context.Context, c *Call, stream bool, path string, at ...
 	if stream {
 		opts = append(opts, option.WithJSONSet("stream", true), option.WithHeader("Accept", "text/event-stream"))
 	}
+	opts = append(opts, thinkingOptions(c, &params)...)
 	opts = append(opts, at...) // last: those of the clouds rewrite and sign the request
 	var raw *http.Response
 	// Not anthropic.NewClient, which would read keys and addresses from the environment and from files.
@@ -86,8 +87,10 @@ func messagesParams(c *Call) (anthropic.MessageNewParams, error) {
 			conversation = withSchemaInWords(conversation, s)
 		}
 	}
-	p.OutputConfig.Effort = anthropic.OutputConfigEffort(c.effort())
 	p.System, p.Messages = messagesConversation(c, conversation)
+	if err := setEffort(c, &p); err != nil {
+		return p, err
+	}
 	for _, t := range c.Request.Tools {
 		tool, err := messagesTool(t, c.Request.Strict)
 		if err != nil {
@@ -98,7 +101,7 @@ func messagesParams(c *Call) (anthropic.MessageNewParams, error) {
 	if c.Request.Strict && len(p.Tools) > 0 {
 		p.ToolChoice = anthropic.ToolChoiceUnionParam{OfAny: &anthropic.ToolChoiceAnyParam{}}
 	}
-	if t := c.Request.Choice.Temperature; t != nil && !c.Entry.Can(model.CapabilityFixedTemperature) {
+	if t := c.Request.Choice.Temperature; t != nil && !c.Entry.Can(model.CapabilityFixedTemperature) && p.Thinking.OfEnabled == nil {
 		p.Temperature = param.NewOpt(min(*t, 1)) // other providers allow up to 2
 	}
 	markForCache(&p)

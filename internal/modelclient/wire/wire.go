@@ -152,7 +152,7 @@ func (c *Call) byOpenAI() bool {
 
 // reasons reports whether the model is known to think before it responds.
 func (c *Call) reasons() bool {
-	return c.Entry.Can(model.CapabilityEffort) || c.Entry.Can(model.CapabilityFixedTemperature)
+	return c.Entry.Reasons(c.Request.Choice.Effort)
 }
 
 // effort returns how much the model shall think; empty means the provider's default.
