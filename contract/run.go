@@ -55,6 +55,10 @@ const (
 	AgentReleaser Agent = "releaser"
 	AgentAnalyzer Agent = "analyzer"
 	AgentRepair   Agent = "repair"
+
+	// AgentIndexer computes embeddings. It is not one of Agents: it carries out no phase, and no model
+	// that responds in text can serve it.
+	AgentIndexer Agent = "indexer"
 )
 
 // AgentOf returns the agent that carries out a phase.

@@ -126,6 +126,7 @@ type CatalogueEntry struct {
 	Model          string      `yaml:"model" validate:"required" doc:"The provider's name for the model. *: any model."`
 	ContextWindow  int         `yaml:"context_window" validate:"min=0" doc:"Maximum combined number of prompt and response tokens. 0: unknown."`
 	MaxOutput      int         `yaml:"max_output" validate:"min=0" doc:"Maximum number of response tokens. 0: unknown."`
+	MaxTexts       int         `yaml:"max_texts" validate:"min=0,max=2048" doc:"Maximum number of texts in one call for embeddings. 0: 100 for providers of kind openai, azure and gemini, 32 for others."`
 	PriceIn        MicroUSD    `yaml:"price_in" validate:"min=0" doc:"US dollars per million input tokens."`
 	PriceCached    MicroUSD    `yaml:"price_cached" validate:"min=0" doc:"US dollars per million input tokens that the provider reads from its prompt cache. 0: as price_in."`
 	PriceWrite     MicroUSD    `yaml:"price_cache_write" validate:"min=0" doc:"US dollars per million input tokens that the provider writes to its prompt cache. 0: as price_in."`

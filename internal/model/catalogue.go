@@ -55,6 +55,8 @@ type CatalogueEntry struct {
 	// ContextWindow and MaxOutput are in tokens; 0 means unknown.
 	ContextWindow int64 `koanf:"context_window" yaml:"context_window,omitempty" json:"context_window,omitempty" validate:"gte=0"`
 	MaxOutput     int64 `koanf:"max_output" yaml:"max_output,omitempty" json:"max_output,omitempty" validate:"gte=0"`
+	// MaxTexts limits the texts of one call for embeddings; 0 means as usual for the kind of provider.
+	MaxTexts int `koanf:"max_texts" yaml:"max_texts,omitempty" json:"max_texts,omitempty" validate:"gte=0,lte=2048"`
 	// PriceIn and PriceOut are US dollars per million tokens. PriceCached and PriceCacheWrite apply to
 	// the part of the prompt that the provider reads from its cache and writes to it; 0 means PriceIn.
 	// PriceReasoning applies to the part of the response that is reasoning; 0 means PriceOut.

@@ -124,13 +124,6 @@ type Response struct {
 	Streamed     bool           `json:"streamed"`
 }
 
-// Embedding is a text as a vector.
-type Embedding struct {
-	Vector []float64
-	Usage  contract.Usage // with the price from the catalogue
-	Model  string         // as the provider named it
-}
-
 // Message returns the response as the assistant's turn of the conversation.
 func (r Response) Message() Message {
 	return Message{Role: RoleAssistant, Text: r.Text, ToolCalls: r.ToolCalls, Reasoning: r.Reasoning}

@@ -303,9 +303,7 @@ func (c *checker) embeddings(ctx context.Context) {
 		c.add(model.CapabilityEmbeddings, Skipped, (&tooDear{most, c.left}).Error())
 		return
 	}
-	choice := req.Choice
-	choice.Timeout = CallTimeout
-	got, err := c.client.Embed(ctx, choice, text)
+	got, err := c.client.Embed(ctx, model.EmbeddingRequest{Choice: req.Choice, Texts: []string{text}, Headers: req.Headers, Timeout: req.Timeout})
 	c.spend(got.Usage, err, most)
 	if err != nil {
 		v, why := failed(err)
@@ -315,5 +313,5 @@ func (c *checker) embeddings(ctx context.Context) {
 		c.add(model.CapabilityEmbeddings, v, why)
 		return
 	}
-	c.add(model.CapabilityEmbeddings, Yes, fmt.Sprintf("a vector of %d dimensions", len(got.Vector)))
+	c.add(model.CapabilityEmbeddings, Yes, fmt.Sprintf("a vector of %d dimensions", len(got.Vectors[0])))
 }

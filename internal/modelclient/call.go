@@ -178,24 +178,3 @@ func checkCall(i int, c *model.ToolCall, used map[string]bool) error {
 	}
 	return nil
 }
-
-// embed requests the embedding of a text.
-func (x *call) embed(ctx context.Context, text string) (model.Embedding, error) {
-	out, err := wire.Embed(ctx, x.wire(), text)
-	if x.body != nil && x.body.err != nil {
-		err = x.body.err // the reason, not the parser's interpretation of it
-	}
-	if err == nil && len(out.Vector) == 0 {
-		err = &unusable{contract.CodeInvalidOutput, "the response has no embedding"}
-	}
-	if err != nil {
-		return model.Embedding{}, x.explain(ctx, err)
-	}
-	if out.Usage.PromptTokens <= 0 {
-		out.Usage.PromptTokens = model.EstimateTokens(x.req.Messages, nil)
-	}
-	u := model.Plausible(out.Usage)
-	u.Calls, u.MicroUSD, u.EstimatedPrice = 1, model.Cost(u, x.entry), !x.priced
-	out.Usage = u
-	return out, nil
-}

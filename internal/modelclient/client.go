@@ -128,23 +128,6 @@ func (c *Client) Complete(ctx context.Context, req model.Request) (model.Respons
 	return x.run(ctx)
 }
 
-// Embed computes the embedding of a text. Its errors are those of Complete.
-func (c *Client) Embed(ctx context.Context, choice contract.ModelChoice, text string) (model.Embedding, error) {
-	x, err := c.newCall(model.Request{Choice: choice, Messages: []model.Message{{Role: model.RoleUser, Text: text}}, Timeout: choice.Timeout})
-	if err != nil {
-		return model.Embedding{}, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, x.timeout(), errDeadline)
-	defer cancel()
-	ctx, x.watch = startWatch(ctx, c.opts.IdleTimeout)
-	defer x.watch.stop()
-	if err := x.provider.acquire(ctx); err != nil {
-		return model.Embedding{}, x.explain(ctx, err)
-	}
-	defer x.provider.release()
-	return x.embed(ctx, text)
-}
-
 // newCall prepares a call.
 func (c *Client) newCall(req model.Request) (*call, error) {
 	p, ok := c.providers[req.Choice.Provider]

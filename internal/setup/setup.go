@@ -117,7 +117,7 @@ func LearnedCatalogue(cfg *config.Config, learned model.Learned) model.Catalogue
 func configured(e config.CatalogueEntry) model.CatalogueEntry {
 	price := func(m config.MicroUSD) float64 { return float64(m.Int64()) / 1e6 }
 	entry := model.CatalogueEntry{
-		Provider: e.Provider, Model: e.Model, ContextWindow: int64(e.ContextWindow), MaxOutput: int64(e.MaxOutput),
+		Provider: e.Provider, Model: e.Model, ContextWindow: int64(e.ContextWindow), MaxOutput: int64(e.MaxOutput), MaxTexts: e.MaxTexts,
 		PriceIn: price(e.PriceIn), PriceCached: price(e.PriceCached), PriceCacheWrite: price(e.PriceWrite), PriceOut: price(e.PriceOut),
 		PriceReasoning: price(e.PriceReasoning), API: e.API, Released: e.Released, Deprecated: e.Deprecated, Source: SourceConfig,
 	}
