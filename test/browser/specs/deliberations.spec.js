@@ -146,7 +146,7 @@ test('a pipeline that is given up leads to its recovery, and back', async ({ pag
   await page.waitForURL(`**/pipelines/${next}`);
   await status(page, next, 'COMPLETED');
   await expect(page.locator('#recovery .badge')).toContainText('Recovery');
-  await expect(page.locator('#gamma')).toContainText('an earlier attempt failed');
+  await expect(page.locator('#gamma')).toContainText('an earlier attempt had failed');
   await expect(page.locator('#section-solutions')).toContainText('from attempt 1');
   await expect(page.locator('#consensus')).toContainText('One queue, and a share of it for each tenant.');
   await accessible(page, info);
