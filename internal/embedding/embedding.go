@@ -45,7 +45,7 @@ type Embedder struct {
 	Log       *slog.Logger
 }
 
-// Work is what to compute, and for whom.
+// Work lists the texts to embed, the model to use, and the execution that pays for the calls.
 type Work struct {
 	Execution  contract.ExecutionRef // of contract.AgentIndexer; it makes no other model calls
 	Choice     contract.ModelChoice  // a model with model.CapabilityEmbeddings

@@ -18,7 +18,7 @@ func TestDefaultModelsAreInTheCatalogueAndDoWhatTheirAgentsNeed(t *testing.T) {
 			require.True(t, known, "%s of the %s", name, agent)
 			require.True(t, e.Can(CapabilityTools), name)
 			require.NotZero(t, e.PriceOut, name)
-			require.True(t, e.Deprecated == "" || e.Deprecated > time.Now().Format(time.DateOnly), "%s is no longer offered", name)
+			require.True(t, e.Deprecated == "" || e.Deprecated > time.Now().Format(time.DateOnly), "%s was withdrawn on %s", name, e.Deprecated)
 		}
 		require.NotEqual(t, DefaultModel(kind, contract.AgentPlanner), DefaultModel(kind, contract.AgentTester), "a phase without a model of its own uses a small one")
 	}

@@ -97,7 +97,7 @@ func TestCallsOfOneAnswerHaveDifferentIDs(t *testing.T) {
 
 func TestAConversationWithRepeatedIDsIsAccepted(t *testing.T) {
 	t.Parallel()
-	// As of a server that numbers the calls of each turn anew.
+	// Some servers restart their numbering of calls in each turn.
 	req := question()
 	for range 3 {
 		req.Messages = append(req.Messages,

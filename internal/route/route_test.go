@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden decisions")
 
-// unordered are the strategies for which the order of the candidates is no preference.
+// unordered lists the strategies that ignore the order of the candidates.
 var unordered = []contract.RouteStrategy{contract.RouteCheapest, contract.RouteBest, contract.RouteBalanced}
 
 func score(x float64) *float64 { return &x }
@@ -302,7 +302,7 @@ func TestOutcomesOutweighAScoreOnceThereAreMany(t *testing.T) {
 	}
 	require.Equal(t, "praised", best())
 	proven.Outcomes = route.Outcomes{Good: 2}
-	require.Equal(t, "praised", best(), "two successes are no proof")
+	require.Equal(t, "praised", best(), "two successes are not enough to overtake it")
 	proven.Outcomes, praised.Outcomes = route.Outcomes{Good: 40, Bad: 2}, route.Outcomes{Good: 20, Bad: 20}
 	require.Equal(t, "proven", best())
 }

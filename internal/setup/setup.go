@@ -438,7 +438,7 @@ func Routing(cfg *config.Config) (*contract.Routing, error) {
 		}
 	}
 	if len(out.Strategies) == 0 {
-		return nil, nil //nolint:nilnil // no routing is no error
+		return nil, nil //nolint:nilnil // runs without routing are valid
 	}
 	var err error
 	out.Candidates, err = choices(cfg, "models.routing.candidates", r.Candidates)

@@ -274,7 +274,7 @@ func (s *Store) CurrentBudgets(ctx context.Context, at time.Time, most int) ([]B
 // OwnerOf returns the tenant and the project of a run, or of a row that only carries a pipeline.
 func (s *Store) OwnerOf(ctx context.Context, runID int64) (tenant, project string, err error) {
 	row, err := s.q.OwnerOfRun(ctx, runID)
-	return row.Tenant, row.Project, dberr.OfRun(err, runID, "read to whom run %d belongs", runID)
+	return row.Tenant, row.Project, dberr.OfRun(err, runID, "read the tenant and project of run %d", runID)
 }
 
 func budgetOf(row db.Budget) Budget {
