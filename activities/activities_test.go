@@ -59,6 +59,8 @@ type fixture struct {
 
 	mu     sync.Mutex
 	limits []int64 // output limits of the model's requests
+
+	onServed func() // called while the model answers a request
 }
 
 var choice = contract.ModelChoice{Provider: setup.Scripted, Model: setup.Scripted}
@@ -474,6 +476,9 @@ func (h *fixture) recordLimits(next http.Handler) http.Handler {
 			h.mu.Unlock()
 		}
 		r.Body = io.NopCloser(bytes.NewReader(raw))
+		if h.onServed != nil {
+			h.onServed()
+		}
 		next.ServeHTTP(w, r)
 	})
 }

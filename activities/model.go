@@ -62,6 +62,15 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	if len(answer.ToolCalls) == 0 {
 		out.Bad = "it called no tool"
 	}
+	if out.Finish { // not before the agent has read what people wrote meanwhile
+		more, err := a.hasMessages(ctx, in.Execution)
+		if err != nil {
+			return contract.ThinkResult{}, err
+		}
+		if more {
+			out.Finish, out.Summary, out.Blocked = false, "", ""
+		}
+	}
 	return out, nil
 }
 
@@ -133,6 +142,8 @@ type question struct {
 	// Messages stored by an earlier attempt take precedence; if two attempts run concurrently, each
 	// sends its own, and the first ones are stored.
 	told []model.Message
+	// delivers contains the events with the messages of people that are part of told.
+	delivers []int64
 
 	// keep reports whether a valid response is stored in full; nil: always.
 	keep func(text string) bool
@@ -154,6 +165,10 @@ type stored = verdict.Answer
 // its response.
 func (a *Activities) ask(ctx context.Context, q question) (model.Response, error) {
 	q.timeout = cmp.Or(q.choice.Timeout, q.timeout)
+	q, err := a.withMessages(ctx, q)
+	if err != nil {
+		return model.Response{}, err
+	}
 	response, err := a.calls.Do(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
 		release, err := a.leaseCall(ctx, q)
 		if err != nil {
@@ -544,7 +559,7 @@ func (a *Activities) reserve(ctx context.Context, q question, p callPlan) (store
 		reserved, err := a.Store.ReserveCall(ctx, store.Reservation{
 			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt, Route: q.route,
 			Prompt: p.prompt, Output: p.output, MinOutput: p.least, Cost: p.cost,
-			WarnAt: a.Config.Models.Budgets.WarnAt, Scopes: setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, p.basis.Now()), NewMessages: told,
+			WarnAt: a.Config.Models.Budgets.WarnAt, Scopes: setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, p.basis.Now()), NewMessages: told, Delivers: q.delivers,
 		})
 		if !errors.Is(err, store.ErrBudgetBusy) {
 			return reserved, err

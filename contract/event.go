@@ -23,7 +23,9 @@ const (
 	EventApprovalGranted   EventType = "approval.granted"
 	EventApprovalRejected  EventType = "approval.rejected"
 	EventApprovalExpired   EventType = "approval.expired"
-	EventBudgetWarning     EventType = "budget.warning" // a budget is nearly used up
+	EventMessageAdded      EventType = "message.added"     // a person wrote a message to the run's agents
+	EventMessageDelivered  EventType = "message.delivered" // an agent got messages before a turn
+	EventBudgetWarning     EventType = "budget.warning"    // a budget is nearly used up
 	EventModelSwitched     EventType = "model.switched"
 	EventModelFallback     EventType = "model.fallback" // an agent uses another model, because its own is out
 	EventModelRestored     EventType = "model.restored" // an agent uses its own model again

@@ -85,6 +85,7 @@ const (
 	UpdateHeal        = "heal"
 	UpdateStop        = "stop"
 	UpdateAdvance     = "advance"
+	UpdateTell        = "tell"
 )
 
 // SignalDirectives sends a step the current directives of its run; see Directives.

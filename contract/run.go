@@ -382,6 +382,16 @@ type Command struct {
 	Model      *ModelChoice `json:"model,omitempty"`       // switch_model
 	PlanID     int64        `json:"plan_id,omitempty"`     // approve: the stored plan that a person edited, to be used instead
 	Action     HealAction   `json:"action,omitempty"`      // heal: the action to take; empty: the next action in the table
+	Text       string       `json:"text,omitempty"`        // tell: the message to the agents
+	Step       string       `json:"step,omitempty"`        // tell: the only step whose agents get the message; empty: all agents
+}
+
+// RunMessage is a message from a person to the agents of a run, as the event EventMessageAdded
+// carries it.
+type RunMessage struct {
+	Text string `json:"text"`
+	By   string `json:"by,omitempty"`
+	Step string `json:"step,omitempty"` // the only step whose agents get it; empty: all agents
 }
 
 // The sender names that this program uses for commands of people who gave no name.

@@ -41,6 +41,8 @@ func steering(a *app) []*cobra.Command {
 		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
 		newRunAdvance(a),
 		newRunSwitchModel(a),
+		newRunTell(a),
+		newRunMessages(a),
 		newRunHold(a),
 		newRunReleaseHold(a),
 	}

@@ -594,3 +594,40 @@ func TestQuickWorkThatTakesTooLongIsDoneAsOrdinaryWork(t *testing.T) {
 		require.NotContains(t, w.hops, contract.ActivityOpenStep+" quick=false")
 	})
 }
+
+func TestAMessageToTheAgentsIsAnEventAndABadOneIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.env.OnActivity(contract.ActivityPlan, anything, anything).After(time.Minute).Return(contract.PlanResult{ID: madePlan, Plan: w.plan}, nil)
+	var early, empty, long *answer
+	w.after(time.Second, func() {
+		early = w.update(contract.UpdateTell, contract.Command{ID: "1", By: "ann", Text: "use tabs", Step: "not planned yet"})
+		empty = w.update(contract.UpdateTell, contract.Command{ID: "2", By: "ann", Text: " \n"})
+		long = w.update(contract.UpdateTell, contract.Command{ID: "3", By: "ann", Text: strings.Repeat("x", 5000)})
+		w.env.SignalWorkflow(contract.UpdateTell, contract.Command{ID: "4", By: "bot", Text: "and a test"})
+		w.env.SignalWorkflow(contract.UpdateTell, contract.Command{ID: "4", By: "bot", Text: "and a test"})
+	})
+	var known, unknown *answer
+	w.onThink = func(in contract.ThinkInput) {
+		if known == nil {
+			known = w.update(contract.UpdateTell, contract.Command{ID: "5", By: "ann", Text: "hi", Step: in.Execution.Step})
+			unknown = w.update(contract.UpdateTell, contract.Command{ID: "6", By: "ann", Text: "hi", Step: "step-999"})
+		}
+	}
+	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
+	require.NoError(t, early.err)
+	require.Equal(t, "the agents of not planned yet get it with their next turn", early.ack.Message)
+	require.ErrorContains(t, empty.err, "tell needs a text")
+	require.ErrorContains(t, long.err, "5000 bytes long, more than the 4096 allowed")
+	require.NoError(t, known.err)
+	require.ErrorContains(t, unknown.err, `run 7 has no step "step-999"; its steps: `)
+	var texts []any
+	for _, rec := range w.recorded() {
+		for _, e := range rec.Events {
+			if payload, ok := e.Payload.(map[string]any); ok && e.Type == contract.EventMessageAdded {
+				texts = append(texts, payload["text"])
+			}
+		}
+	}
+	require.ElementsMatch(t, []any{"use tabs", "and a test", "hi"}, texts, "each once")
+}

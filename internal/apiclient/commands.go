@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
+	"github.com/rocketgpt/orchestrator/internal/store/messages"
 )
 
 // Create creates and starts a run. A request without a key gets one, so that a lost response does
@@ -85,6 +86,17 @@ func (c *Client) Advance(ctx context.Context, id int64, w contract.Command) (con
 // SwitchModel switches a run to another model, starting with the next call.
 func (c *Client) SwitchModel(ctx context.Context, id int64, model string, temperature *float64, effort contract.Effort, w contract.Command) (contract.Ack, error) {
 	return ask[contract.Ack](ctx, c, command(apitypes.SwitchModelRequest{Attribution: attribution(w), Model: model, Temperature: temperature, Effort: effort, Agent: w.Agent}, runPath(id, "models")...))
+}
+
+// Tell sends a message to the agents of a run.
+func (c *Client) Tell(ctx context.Context, id int64, w contract.Command) (contract.Ack, error) {
+	return ask[contract.Ack](ctx, c, command(apitypes.MessageRequest{By: w.By, Text: w.Text, Step: w.Step}, runPath(id, "messages")...))
+}
+
+// Messages returns the messages to the agents of a run.
+func (c *Client) Messages(ctx context.Context, id int64) ([]messages.Message, error) {
+	list, err := ask[apitypes.MessageList](ctx, c, read(runPath(id, "messages")...))
+	return list.Messages, err
 }
 
 // Check reports the result of a check or a review to a run that watches its branch.

@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
+	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -184,6 +185,18 @@ type SwitchModelRequest struct {
 	Temperature *float64        `json:"temperature,omitempty" minimum:"0" maximum:"2"`
 	Effort      contract.Effort `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning; default: the provider's"`
 	Agent       contract.Agent  `json:"agent,omitempty" doc:"agent, or planning member (alpha, beta or gamma), whose model to switch; default: all agents"`
+}
+
+// MessageRequest sends a message to the agents of a run.
+type MessageRequest struct {
+	By   string `json:"by,omitempty" maxLength:"200" doc:"sender of the message; default: api"`
+	Text string `json:"text" minLength:"1" maxLength:"4096" doc:"what the agents should know or do"`
+	Step string `json:"step,omitempty" doc:"only the agents of this step get the message; default: all agents"`
+}
+
+// MessageList lists the messages to the agents of a run, oldest first.
+type MessageList struct {
+	Messages []messages.Message `json:"messages"`
 }
 
 // AgentModelList lists the models that new runs and pipelines use.

@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
+	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -33,6 +34,7 @@ type Backend interface {
 	Follow(ctx context.Context, id, after int64, fn func(contract.Event) error) error
 	FollowTexts(ctx context.Context, id int64, fn func(store.LiveText) error) error
 	ModelCalls(ctx context.Context, id, after int64, limit int) ([]views.ModelCall, error)
+	Messages(ctx context.Context, id int64) ([]messages.Message, error)
 	Conversations(ctx context.Context, id int64, phase contract.Phase, step string) ([]control.Conversation, error)
 	File(ctx context.Context, f contract.Artifact) (io.ReadCloser, error)
 	Diff(ctx context.Context, left, right diff.Ref) (diff.Diff, error)
@@ -57,6 +59,7 @@ type Backend interface {
 	ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error)
 	Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
 	SwitchModel(ctx context.Context, id int64, model string, temperature *float64, effort contract.Effort, c contract.Command) (contract.Ack, error)
+	Tell(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
 	Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error)
 
 	Webhooks(ctx context.Context) ([]store.Webhook, error)

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
@@ -108,6 +109,11 @@ func (l Local) RunDetails(ctx context.Context, id int64) (views.RunDetails, erro
 // Events returns events of a run after a sequence number.
 func (l Local) Events(ctx context.Context, id, after int64, limit int) ([]contract.Event, error) {
 	return l.Store.Events(ctx, id, after, limit)
+}
+
+// Messages returns the messages of people to the agents of a run.
+func (l Local) Messages(ctx context.Context, id int64) ([]messages.Message, error) {
+	return messages.Of(ctx, l.Store, id)
 }
 
 // ModelCalls returns model calls of a run after an id.

@@ -208,6 +208,13 @@ func (r *Runs) SwitchModel(ctx context.Context, id int64, name string, temperatu
 	return r.Steer(ctx, id, contract.UpdateSwitchModel, c)
 }
 
+// Tell sends a message to the agents of a run; c has its text. Each agent gets it with its next turn.
+// Secrets are removed before the message becomes part of a history.
+func (r *Runs) Tell(ctx context.Context, id int64, c contract.Command) (contract.Ack, error) {
+	c.Text = telemetry.Redact(c.Text)
+	return r.Steer(ctx, id, contract.UpdateTell, c)
+}
+
 // Check sends the message of a check or a review to a run that watches its branch. Secrets are
 // removed before the message becomes part of a history.
 func (r *Runs) Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error) {

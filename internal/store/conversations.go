@@ -32,7 +32,7 @@ type TranscriptEntry struct {
 // AddedBefore reports whether the message was added before a turn, after all messages of
 // the previous turn; see AddBefore.
 func (e TranscriptEntry) AddedBefore(turn int) bool {
-	return e.Turn == turn-1 && e.Position >= rowconv.ToolResults
+	return e.Turn == turn-1 && e.Position >= rowconv.MessagesAdded
 }
 
 // OpenConversation stores the messages with which the conversation of an
@@ -58,7 +58,7 @@ func (s *Store) AddBefore(ctx context.Context, executionID int64, turn int, mess
 
 // before converts messages to be added before a turn into query parameters.
 func before(executionID int64, turn int, messages json.RawMessage) db.AppendMessagesParams {
-	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: rowconv.ToolResults, Messages: messages}
+	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: rowconv.MessagesAdded, Messages: messages}
 }
 
 // Conversation returns the messages of an execution in the order in which a model must read them.

@@ -95,6 +95,7 @@ type Reservation struct {
 	Scopes        []Scope
 	WarnAt        float64   // fraction of a budget at which Reserved.Warnings includes it, once; default 0.8
 	NewMessages   []Message // added to the conversation before the turn, like AddBefore
+	Delivers      []int64   // the events with the messages of people that NewMessages contains
 }
 
 // micros returns the most that the call can cost with an output limit.
@@ -256,7 +257,14 @@ func admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurn
 		if err != nil {
 			return Reserved{}, err
 		}
-		batch.queue(q.AppendMessages(ctx, before(r.Execution.ID, r.Turn, told)))
+		added := before(r.Execution.ID, r.Turn, told)
+		if len(r.Delivers) > 0 {
+			batch.queue(q.LockRun(ctx, r.Execution.RunID), q.DeliverMessages(ctx, db.DeliverMessagesParams{
+				RunID: r.Execution.RunID, ExecutionID: r.Execution.ID, Turn: int32(r.Turn), Seqs: r.Delivers, AddedFrom: added.StartAt,
+				EventType: string(contract.EventMessageDelivered), Agent: string(r.Execution.Agent), Step: rowconv.Text(r.Execution.Step),
+			}))
+		}
+		batch.queue(q.AppendMessages(ctx, added))
 	}
 	if err := warn(ctx, q, batch, r, g.near); err != nil {
 		return Reserved{}, err

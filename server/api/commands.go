@@ -64,6 +64,7 @@ func (s *Server) commandOperations(api huma.API) {
 	fork.DefaultStatus = http.StatusCreated
 	handle(s, api, fork, s.fork)
 	handle(s, api, post("models", "Switch a run to another model, starting with the next call"), s.switchModel)
+	handle(s, api, post("messages", "Send a message to a run's agents, who get it with their next turn"), s.tell)
 	handle(s, api, post("checks", "Report a check or review result to a run that is watching its branch"), s.check)
 }
 
@@ -179,6 +180,15 @@ func (s *Server) switchModel(ctx context.Context, in *struct {
 	c := in.command("models", in.Body.Attribution)
 	c.Agent = in.Body.Agent
 	return answered(s.Runs.SwitchModel(ctx, in.ID, in.Body.Model, in.Body.Temperature, in.Body.Effort, c))
+}
+
+func (s *Server) tell(ctx context.Context, in *struct {
+	RunCommand
+	Body apitypes.MessageRequest
+}) (*body[contract.Ack], error) {
+	c := in.command("messages", apitypes.Attribution{By: in.Body.By})
+	c.Text, c.Step = in.Body.Text, in.Body.Step
+	return answered(s.Runs.Tell(ctx, in.ID, c))
 }
 
 func (s *Server) check(ctx context.Context, in *struct {

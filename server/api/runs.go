@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
 )
@@ -38,6 +39,7 @@ func (s *Server) runOperations(api huma.API) {
 		return answered(s.Views.RunDetails(ctx, in.ID))
 	})
 	handle(s, api, get("/api/runs/{id}/events", "list-events", "List a run's events, in order and without gaps"), s.listEvents)
+	handle(s, api, get("/api/runs/{id}/messages", "list-messages", "List the messages of people to a run's agents, and which agents got them"), s.listMessages)
 	handle(s, api, get("/api/runs/{id}/calls", "list-calls", "List a run's model calls, with the reasons for their models"), s.listCalls)
 	handle(s, api, get("/api/runs/{id}/logs", "get-logs", "List agent conversations, by execution and turn"), s.getLogs)
 	handle(s, api, get("/api/runs/{id}/findings", "list-findings", "List verification findings"), func(ctx context.Context, in *OfRun) (*body[findings], error) {
@@ -212,6 +214,14 @@ func (s *Server) listCalls(ctx context.Context, in *callPage) (*body[apitypes.Mo
 	}
 	calls, err := s.Views.ModelCalls(ctx, in.ID, in.After, in.Limit)
 	return answered(apitypes.ModelCallList{Calls: store.NotNil(calls)}, err)
+}
+
+func (s *Server) listMessages(ctx context.Context, in *OfRun) (*body[apitypes.MessageList], error) {
+	if _, err := s.Store.Run(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	all, err := messages.Of(ctx, s.Store, in.ID)
+	return answered(apitypes.MessageList{Messages: store.NotNil(all)}, err)
 }
 
 // logQuery selects conversations.

@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -123,6 +124,9 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	slices.Reverse(o.Events)
+	if o.Messages, err = messages.Of(ctx, s.Store, id); err != nil {
+		return nil, err
+	}
 	if o.Waiting, err = s.Views.WaitingCalls(ctx, id); err != nil {
 		return nil, err
 	}

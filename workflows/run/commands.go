@@ -69,6 +69,7 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 		r.command(contract.UpdateHeal, r.checkHeal, r.applyHeal),
 		r.command(contract.UpdateStop, nil, r.applyStop),
 		r.command(contract.UpdateAdvance, r.checkAdvance, r.applyAdvance),
+		r.command(contract.UpdateTell, r.checkTell, r.applyTell),
 	); err != nil {
 		return err
 	}

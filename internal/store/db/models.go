@@ -317,6 +317,14 @@ type OrchestratorBreaker struct {
 	FailedAt   time.Time
 }
 
+type OrchestratorMessageDelivery struct {
+	RunID       int64
+	Seq         int64
+	ExecutionID int64
+	Turn        int32
+	DeliveredAt time.Time
+}
+
 type OrchestratorModelFallback struct {
 	ID         int64
 	RunID      int64

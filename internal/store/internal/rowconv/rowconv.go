@@ -24,6 +24,10 @@ const (
 // after all messages of the model, however many there are.
 const ToolResults = 1000
 
+// MessagesAdded is the index at which the messages added before the next turn begin: after the
+// results of all tool calls.
+const MessagesAdded = 100_000
+
 // PostgreSQL stores neither NUL nor invalid UTF-8 nor half a surrogate pair, all of
 // which occur in the output of repositories, commands and models. What it cannot store
 // is replaced by U+FFFD instead of losing the whole text.
