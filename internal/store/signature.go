@@ -54,11 +54,11 @@ func signature(r contract.Record) string {
 }
 
 // write writes the types of events. For an updated run, the changes are part of the signature: a
-// pause is not a resume.
+// pause is not a resume. For a message, its id and text are: two messages are two.
 func write(to *strings.Builder, events []contract.EventDraft) {
 	for _, e := range events {
 		to.WriteString(strings.ReplaceAll(string(e.Type), "|", "/"))
-		if e.Type == contract.EventRunUpdated {
+		if e.Type == contract.EventRunUpdated || e.Type == contract.EventMessageAdded {
 			to.WriteString(":" + changes(e.Payload))
 		}
 		to.WriteByte(' ')

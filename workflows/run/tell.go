@@ -42,5 +42,5 @@ func (r *run) applyTell(_ workflow.Context, c contract.Command) (contract.Record
 	if c.Step != "" {
 		to = "the agents of " + c.Step + " get it"
 	}
-	return records.EventRecord(contract.EventMessageAdded, map[string]any{"text": c.Text, "by": c.By, "step": c.Step}), to + " with their next turn"
+	return records.EventRecord(contract.EventMessageAdded, map[string]any{"id": c.ID, "text": c.Text, "by": c.By, "step": c.Step}), to + " with their next turn"
 }

@@ -27,11 +27,11 @@ type Message struct {
 	Seq int64 `json:"seq"`
 	contract.RunMessage
 	CreatedAt  time.Time  `json:"created_at"`
-	Deliveries []Delivery `json:"deliveries"` // empty: no agent has got it yet
+	Deliveries []Receipt `json:"deliveries"` // empty: no agent has got it yet
 }
 
-// Delivery tells which agent got a message, and before which of its turns.
-type Delivery struct {
+// Receipt tells which agent got a message, and before which of its turns.
+type Receipt struct {
 	ExecutionID int64          `json:"execution_id"`
 	Agent       contract.Agent `json:"agent"`
 	Phase       contract.Phase `json:"phase"`
@@ -71,13 +71,13 @@ func Of(ctx context.Context, st *store.Store, run int64) ([]Message, error) {
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, Message{Seq: r.Seq, RunMessage: text, CreatedAt: r.CreatedAt, Deliveries: []Delivery{}})
+			out = append(out, Message{Seq: r.Seq, RunMessage: text, CreatedAt: r.CreatedAt, Deliveries: []Receipt{}})
 		}
 		if r.DeliveredAt == nil {
 			continue
 		}
 		m := &out[len(out)-1]
-		m.Deliveries = append(m.Deliveries, Delivery{
+		m.Deliveries = append(m.Deliveries, Receipt{
 			ExecutionID: r.ExecutionID, Agent: contract.Agent(r.Agent), Phase: contract.Phase(r.Phase), Step: r.Step,
 			Attempt: int(r.Attempt), Turn: int(r.Turn), At: *r.DeliveredAt,
 		})
