@@ -2,7 +2,6 @@ package run
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -18,7 +17,7 @@ func (r *run) checkTell(c contract.Command) error {
 		return commands.Rejected("tell needs a text")
 	case len(c.Text) > commands.MaxReason:
 		return commands.Rejected("the message is %d bytes long, more than the %d allowed; put longer texts into a file of the repository", len(c.Text), commands.MaxReason)
-	case !utf8.ValidString(c.Text):
+	case strings.ToValidUTF8(c.Text, "") != c.Text:
 		return commands.Rejected("the message is not valid UTF-8")
 	case len(c.By) > commands.MaxReason:
 		return commands.Rejected("the sender's name is %d bytes long, more than the %d allowed", len(c.By), commands.MaxReason)

@@ -26,7 +26,7 @@ const (
 type Message struct {
 	Seq int64 `json:"seq"`
 	contract.RunMessage
-	CreatedAt  time.Time  `json:"created_at"`
+	CreatedAt  time.Time `json:"created_at"`
 	Deliveries []Receipt `json:"deliveries"` // empty: no agent has got it yet
 }
 
