@@ -48,6 +48,8 @@ type RouteDecision struct {
 	// ExpectedMicroUSD is the cost that the decision expected, in millionths of a US dollar; 0 if the
 	// model is fixed.
 	ExpectedMicroUSD int64 `json:"expected_micro_usd,omitempty"`
+	// Assumed is set if the expected cost is based on an unknown price.
+	Assumed bool `json:"assumed,omitempty"`
 }
 
 // RouteCandidate is a model that could make a call, with what the decision knew about it.

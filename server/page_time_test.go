@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // recordSpans gives a run one of each kind of span, with the text in all of them, and returns
@@ -137,7 +139,7 @@ func TestTheCallsOfARunSayWhyTheirModelsWereChosen(t *testing.T) {
 	doc, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=call-%d", id, first))
 	require.Contains(t, attributes(doc, "id"), "route")
 	for _, want := range []string{
-		"balanced", "house/large has the best balance of 3 models.", "The conversation " + hostile, "house/small", "0.680", "LiveBench: large, 2026-11-01", "assumed",
+		"balanced", "house/large has the best balance of 3 models.", "The conversation " + hostile, "house/small", "0.680", "LiveBench: large, 2026-11-01", "$0.0030 (estimated)",
 		"house/tiny", "too small", "Expected to cost $0.0120, cost $0.0110.",
 	} {
 		require.Contains(t, text, want)
@@ -162,21 +164,61 @@ func TestTheCallsOfARunSayWhyTheirModelsWereChosen(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
-func TestACostWithoutAKnownPriceIsShownAsEstimated(t *testing.T) {
+func TestACostWithoutAKnownPriceIsShownAsEstimatedEverywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.config.Models.Default = config.Choice{Provider: "openai", Model: "of-tomorrow"}
 	id := b.run(t, "goal")
-	step := b.record(t, contract.Record{RunID: id, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}})
-	held, err := b.ReserveCall(t.Context(), store.Reservation{Execution: step, Turn: 1, Provider: "openai", Model: "of-tomorrow", Scopes: []store.Scope{store.RunScope(id, contract.RunBudget{})}})
+	_, err := b.SavePlan(t.Context(), id, 0, "p", contract.Plan{Summary: "s", Steps: []contract.Step{{ID: "step-001", Name: "n"}}})
 	require.NoError(t, err)
-	require.NoError(t, b.CompleteCall(t.Context(), held.ID, contract.Usage{PromptTokens: 10, CompletionTokens: 2, MicroUSD: 420_000, EstimatedPrice: true}, time.Second, []byte(`{}`), nil))
-	for _, path := range []string{fmt.Sprintf("/runs/%d/cost", id), fmt.Sprintf("/runs/%d", id), "/runs", fmt.Sprintf("/runs/%d/timeline?span=call-%d", id, held.ID.Call), "/settings/models"} {
-		_, text := b.page(t, path)
-		require.Contains(t, text, "$0.42 (estimated)", path)
+	usage := contract.Usage{Calls: 1, PromptTokens: 10, CompletionTokens: 2, MicroUSD: 420_000, EstimatedPrice: true}
+	step := b.record(t, contract.Record{RunID: id, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}})
+	held, err := b.ReserveCall(t.Context(), store.Reservation{
+		Execution: step, Turn: 1, Provider: "openai", Model: "of-tomorrow", Scopes: []store.Scope{store.RunScope(id, contract.RunBudget{}), store.DayScope(time.Now(), 0, 0)},
+		Route: &contract.RouteDecision{Strategy: contract.RouteCheapest, Reasons: []string{"why"}, ExpectedMicroUSD: 420_000, Assumed: true},
+	})
+	require.NoError(t, err)
+	require.NoError(t, b.CompleteCall(t.Context(), held.ID, usage, time.Second, []byte(`{}`), nil))
+	b.end(t, step, nil, &contract.Failure{Class: contract.ClassAssertion})
+	builder := b.begin(t, id, contract.PhaseBuilder, "", contract.AgentBuilder)
+	b.end(t, builder, nil, &contract.Failure{Class: contract.ClassAssertion})
+	b.record(t, contract.Record{RunID: id, Heals: []contract.HealNote{{
+		Number: 1, Status: contract.HealSuccess, Phase: contract.PhaseBuilder, ExecutionID: step.ID, ErrorType: contract.ClassAssertion, Action: contract.HealRepair,
+		Output: contract.HealOutput{Usage: &usage},
+	}}})
+	other := b.run(t, "goal")
+	pages := []string{
+		fmt.Sprintf("/runs/%d/cost", id), fmt.Sprintf("/runs/%d", id), "/runs", fmt.Sprintf("/runs/%d/timeline", id),
+		fmt.Sprintf("/runs/%d/timeline?span=call-%d", id, held.ID.Call), fmt.Sprintf("/runs/%d/timeline?span=exec-%d", id, step.ID), fmt.Sprintf("/runs/%d/plan?step=step-001", id),
+		fmt.Sprintf("/runs/%d/heals", id), fmt.Sprintf("/runs/%d/replay?from=builder&step=step-001", id), fmt.Sprintf("/runs/%d/diff/%d", id, other), fmt.Sprintf("/runs/%d/diff/%d", other, id),
+		"/settings/models",
 	}
-	_, text := b.page(t, "/settings/models")
+	cost := regexp.MustCompile(`\$0\.42(00)?( \(estimated\))?`)
+	for _, path := range pages {
+		found := cost.FindAllString(b.get(t, path).Body.String(), -1)
+		require.NotEmpty(t, found, path)
+		for _, said := range found {
+			require.Contains(t, said, "(estimated)", path)
+		}
+	}
+	_, text := b.page(t, fmt.Sprintf("/runs/%d/timeline?span=call-%d", id, held.ID.Call))
+	require.Contains(t, text, "Expected to cost $0.4200 (estimated), cost $0.4200 (estimated).")
+	_, text = b.page(t, fmt.Sprintf("/runs/%d/diff/%d", other, id))
+	require.Contains(t, text, "model calls cost $0.4200 (estimated), up from $0.0000")
+	require.Contains(t, text, "+$0.42 (estimated)")
+	_, text = b.page(t, "/settings/models")
+	require.Contains(t, text, "today $0.42 (estimated)")
 	require.Contains(t, text, "unknown (estimated: ")
+
+	var d views.RunDetails
+	require.NoError(t, json.Unmarshal(b.ask(t, http.MethodGet, fmt.Sprintf("/api/runs/%d", id)).Body.Bytes(), &d))
+	require.True(t, d.Usage.EstimatedPrice)
+	require.True(t, d.Budgets[0].Estimated)
+	require.True(t, d.Executions[0].Usage.EstimatedPrice)
+	require.False(t, d.Executions[1].Usage.EstimatedPrice)
+	raw := b.get(t, fmt.Sprintf("/api/runs/%d/diff/%d", id, other)).Body.String()
+	require.Contains(t, raw, `"left_estimated":true`)
+	require.NotContains(t, raw, `"right_estimated"`)
 }
 
 func TestACallSaysThatAnEarlierResponseAnsweredItOrThatItsOutcomeIsUnknown(t *testing.T) {

@@ -222,17 +222,13 @@ func (a *app) printCapabilities(checks control.ModelChecks) {
 		if m.Problem != "" {
 			fmt.Fprintln(a.out, terminal.Clean(m.Problem))
 		}
-		estimated := ""
-		if m.Estimated {
-			estimated = " (an estimate: the price is unknown)"
-		}
 		stored := ""
 		if m.Stored {
 			stored = " What was found is stored; workers use it within a minute."
 		}
-		fmt.Fprintf(a.out, "%d calls, %d tokens in, %d out, %s%s.%s\n\n", m.Usage.Calls, m.Usage.PromptTokens, m.Usage.CompletionTokens, modelcheck.Dollars(m.Usage.MicroUSD), estimated, stored)
+		fmt.Fprintf(a.out, "%d calls, %d tokens in, %d out, %s.%s\n\n", m.Usage.Calls, m.Usage.PromptTokens, m.Usage.CompletionTokens, contract.MarkEstimated(modelcheck.Dollars(m.Usage.MicroUSD), m.Estimated), stored)
 	}
-	fmt.Fprintf(a.out, "Spent %s of at most %s.\n", modelcheck.Dollars(checks.Usage.MicroUSD), modelcheck.Dollars(checks.MaxMicroUSD))
+	fmt.Fprintf(a.out, "Spent %s of at most %s.\n", contract.MarkEstimated(modelcheck.Dollars(checks.Usage.MicroUSD), checks.Usage.EstimatedPrice), modelcheck.Dollars(checks.MaxMicroUSD))
 	if checks.Needed > 0 {
 		fmt.Fprintf(a.out, "Some of it was skipped because of its cost; --max-cost %.2f covers it. Real costs are usually a fraction of that.\n", math.Ceil(float64(checks.Needed)/1e4)/100)
 	}

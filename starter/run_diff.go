@@ -214,7 +214,9 @@ func (o diffOutput) table(d diff.Diff) {
 	if d.Cost.DeltaMicroUSD < 0 {
 		sign = ""
 	}
-	fmt.Fprintf(w, "US dollars\t%s\t%s\t%s%s\t\n", report.Dollars(d.Cost.LeftMicroUSD), report.Dollars(d.Cost.RightMicroUSD), sign, report.Dollars(d.Cost.DeltaMicroUSD))
+	fmt.Fprintf(w, "US dollars\t%s\t%s\t%s%s\t\n",
+		contract.MarkEstimated(report.Dollars(d.Cost.LeftMicroUSD), d.Cost.LeftEstimated), contract.MarkEstimated(report.Dollars(d.Cost.RightMicroUSD), d.Cost.RightEstimated),
+		sign, contract.MarkEstimated(report.Dollars(d.Cost.DeltaMicroUSD), d.Cost.Estimated()))
 	count("heals", len(d.Heals.Left), len(d.Heals.Right))
 	_ = w.Flush()
 	fmt.Fprintln(o)

@@ -219,7 +219,7 @@ func (a *app) printRoute(c views.ModelCall) {
 	strategy, why := whyModel(c)
 	cost := "cost $" + report.Cost(c.Usage)
 	if c.Route != nil && c.Route.ExpectedMicroUSD > 0 {
-		cost += ", expected $" + report.Dollars(c.Route.ExpectedMicroUSD)
+		cost += ", expected $" + contract.MarkEstimated(report.Dollars(c.Route.ExpectedMicroUSD), c.Route.Assumed)
 	}
 	fmt.Fprintf(a.out, "\n%s: %s/%s by strategy %s (%s, %s)\n", where, terminal.Clean(c.Provider), terminal.Clean(c.Model), strategy, c.Status, cost)
 	for _, reason := range why {
@@ -238,10 +238,7 @@ func (a *app) printRoute(c views.ModelCall) {
 
 // candidateText describes a model that a decision compared.
 func candidateText(m contract.RouteCandidate) string {
-	text := "expected cost $" + report.Dollars(m.ExpectedMicroUSD)
-	if m.Assumed {
-		text += " (price unknown)"
-	}
+	text := "expected cost $" + contract.MarkEstimated(report.Dollars(m.ExpectedMicroUSD), m.Assumed)
 	text += fmt.Sprintf(", quality %.2f (%s)", m.Quality, m.Basis)
 	if m.Value > 0 {
 		text += fmt.Sprintf(", value %.3f", m.Value)
@@ -311,18 +308,18 @@ func (a *app) printDetails(d views.RunDetails) {
 // printBudget prints what a budget with a limit has spent and reserved.
 func (a *app) printBudget(b views.BudgetState) {
 	var parts []string
-	part := func(spent, reserved, limit int64, amount func(int64) string) {
+	part := func(spent, reserved, limit int64, estimated bool, amount func(int64) string) {
 		if limit <= 0 {
 			return
 		}
-		text := fmt.Sprintf("%s of %s", amount(spent), amount(limit))
+		text := fmt.Sprintf("%s of %s", contract.MarkEstimated(amount(spent), estimated), amount(limit))
 		if reserved > 0 {
 			text += fmt.Sprintf(" (%s reserved)", amount(reserved))
 		}
 		parts = append(parts, text)
 	}
-	part(b.SpentTokens, b.ReservedTokens, b.LimitTokens, func(n int64) string { return fmt.Sprintf("%d tokens", n) })
-	part(b.SpentMicros, b.ReservedMicros, b.LimitMicros, func(n int64) string { return "$" + report.Dollars(n) })
+	part(b.SpentTokens, b.ReservedTokens, b.LimitTokens, false, func(n int64) string { return fmt.Sprintf("%d tokens", n) })
+	part(b.SpentMicros, b.ReservedMicros, b.LimitMicros, b.Estimated, func(n int64) string { return "$" + report.Dollars(n) })
 	if len(parts) == 0 {
 		return
 	}

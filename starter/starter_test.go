@@ -723,3 +723,33 @@ func TestAStayFlagOfZeroOverridesTheConfiguration(t *testing.T) {
 		require.Equal(t, c.want, a.set)
 	}
 }
+
+func TestCostsWithoutAKnownPriceArePrintedAsEstimated(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	limited := contract.RunBudget{MicroUSD: 1_000_000}
+	run, _, err := p.CreateRun(t.Context(), store.NewRun{Project: "x", GoalTitle: "x", Settings: contract.Settings{RunBudget: limited}})
+	require.NoError(t, err)
+	p.fill(t, "other")
+	begun, err := p.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(run.ID), WorkflowRunID: "r"}, contract.Record{
+		RunID: run.ID, Seq: 1, Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner},
+	})
+	require.NoError(t, err)
+	held, err := p.ReserveCall(t.Context(), store.Reservation{
+		Execution: begun.Execution, Turn: 1, Provider: "house", Model: "new", Scopes: []store.Scope{store.RunScope(run.ID, limited)},
+		Route: &contract.RouteDecision{Strategy: contract.RouteBest, Reasons: []string{"why"}, ExpectedMicroUSD: 300_000, Assumed: true},
+	})
+	require.NoError(t, err)
+	require.NoError(t, p.CompleteCall(t.Context(), held.ID, contract.Usage{Calls: 1, PromptTokens: 10, MicroUSD: 420_000, EstimatedPrice: true}, time.Second, []byte(`{}`), nil))
+	id := fmt.Sprint(run.ID)
+	inspected := p.ok(t, "run", "inspect", id, "--verbose").out
+	for _, said := range []string{
+		"10 tokens, $0.4200 (estimated);", "$0.4200 (estimated) of $1.0000", "cost $0.4200 (estimated), expected $0.3000 (estimated)",
+	} {
+		require.Contains(t, inspected, said)
+	}
+	compared := strings.Join(strings.Fields(p.ok(t, "run", "diff", "2", id).out), " ")
+	require.Contains(t, compared, "US dollars 0.0000 0.4200 (estimated) +0.4200 (estimated)")
+	require.Contains(t, compared, "model calls cost $0.4200 (estimated), up from $0.0000")
+	require.Contains(t, p.ok(t, "run", "export", id).out, "0.4200 (estimated)")
+}

@@ -141,6 +141,8 @@ func (r *Runs) checkModel(ctx context.Context, m modelToCheck, known model.Catal
 	if len(report.Findings) > 0 {
 		out.Report = report
 	}
+	// The checker gives a model without a known price the assumed one.
+	out.Usage.EstimatedPrice = out.Usage.EstimatedPrice || !priced && out.Usage.Calls > 0
 	if out.Estimated = !priced; err != nil {
 		out.Problem = fault.Of(err).Message
 	}

@@ -72,7 +72,7 @@ func Decide(n Need, candidates []Candidate, p Policy) (Decision, error) {
 
 // settle completes a decision for a model.
 func (d *Decision) settle(n Need, chosen Candidate) {
-	d.Choice, d.ExpectedMicroUSD = chosen.Choice, n.cost(chosen, n.Output)
+	d.Choice, d.ExpectedMicroUSD, d.Assumed = chosen.Choice, n.cost(chosen, n.Output), !chosen.Known
 	if !chosen.Known {
 		d.Reasons = append(d.Reasons, "the catalogue does not have this model, so its price is an assumption")
 	}
@@ -141,7 +141,7 @@ func (d *Decision) affordable(n Need, fit []Candidate) []Candidate {
 		within, over = over[:1], over[1:]
 	}
 	for _, c := range over {
-		d.pass(c, fmt.Sprintf("it can cost %s, and the budgets have %s left", dollars(n.reserves(c)), dollars(n.Left)))
+		d.pass(c, fmt.Sprintf("it can cost %s, and the budgets have %s left", costOf(n.reserves(c), c), dollars(n.Left)))
 	}
 	return within
 }

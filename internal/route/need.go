@@ -136,6 +136,11 @@ func thousands(n int64) string {
 	return s
 }
 
+// costOf writes what a candidate may cost, for people.
+func costOf(micros int64, c Candidate) string {
+	return contract.MarkEstimated(dollars(micros), !c.Known)
+}
+
 // dollars writes an amount for people.
 func dollars(micros int64) string {
 	s := strings.TrimRight(fmt.Sprintf("%.6f", float64(micros)/1e6), "0")

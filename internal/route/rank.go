@@ -139,12 +139,12 @@ func (d *Decision) explain(n Need, rows []ranked, s contract.RouteStrategy) {
 		d.Reasons = append(d.Reasons, fmt.Sprintf("%s has the best %s of %d models: %s; next: %s", name(best.Choice), skill(n.Agent), len(rows), describe(best), describeNamed(rows[1])))
 	case contract.RouteBalanced:
 		d.Reasons = append(d.Reasons, fmt.Sprintf("%s has the best balance of %s and price of %d models (value %.3f: %s, about %s); next: %s (value %.3f)",
-			name(best.Choice), skill(n.Agent), len(rows), best.value, describe(best), dollars(best.cost), describeNamed(rows[1]), rows[1].value))
+			name(best.Choice), skill(n.Agent), len(rows), best.value, describe(best), costOf(best.cost, best.Candidate), describeNamed(rows[1]), rows[1].value))
 	default:
-		d.Reasons = append(d.Reasons, fmt.Sprintf("%s is the cheapest of %d models: about %s; next: %s, about %s", name(best.Choice), len(rows), dollars(best.cost), name(rows[1].Choice), dollars(rows[1].cost)))
+		d.Reasons = append(d.Reasons, fmt.Sprintf("%s is the cheapest of %d models: about %s; next: %s, about %s", name(best.Choice), len(rows), costOf(best.cost, best.Candidate), name(rows[1].Choice), costOf(rows[1].cost, rows[1].Candidate)))
 	}
 	if extra := best.cost - cheapest.cost; extra > 0 {
-		d.Reasons = append(d.Reasons, fmt.Sprintf("it is expected to cost %s more than %s, for its %s", dollars(extra), name(cheapest.Choice), skill(n.Agent)))
+		d.Reasons = append(d.Reasons, fmt.Sprintf("it is expected to cost %s more than %s, for its %s", contract.MarkEstimated(dollars(extra), !best.Known || !cheapest.Known), name(cheapest.Choice), skill(n.Agent)))
 	}
 }
 

@@ -130,7 +130,7 @@ func (d Decision) Admitted(choice contract.ModelChoice) *contract.RouteDecision 
 	out := d.RouteDecision
 	if !same(choice, d.Choice) {
 		out.Reasons = append([]string{name(d.Choice) + " is out, so " + name(choice) + " takes its place"}, out.Reasons...)
-		out.ExpectedMicroUSD = 0
+		out.ExpectedMicroUSD, out.Assumed = 0, false
 	}
 	return &out
 }

@@ -83,6 +83,7 @@ type part struct {
 	unit                   string
 	spent, reserved, limit int64
 	lost                   int64 // the part of reserved that earlier attempts of the same call hold
+	estimated              bool  // some of spent is of models without a known price
 
 	carried bool // the run's row exists only for a pipeline: users do not see it as a run
 }
@@ -100,10 +101,10 @@ func parts(r Reservation, budgets map[scopeKey]db.Budget, earlier []hold, carrie
 			}
 		}
 		if s.LimitTokens > 0 {
-			out = append(out, part{s, "tokens", b.SpentTokens, b.ReservedTokens, s.LimitTokens, lost.Tokens, carried})
+			out = append(out, part{s, "tokens", b.SpentTokens, b.ReservedTokens, s.LimitTokens, lost.Tokens, false, carried})
 		}
 		if s.LimitMicros > 0 {
-			out = append(out, part{s, "money", b.SpentMicros, b.ReservedMicros, s.LimitMicros, lost.Micros, carried})
+			out = append(out, part{s, "money", b.SpentMicros, b.ReservedMicros, s.LimitMicros, lost.Micros, b.PriceEstimated, carried})
 		}
 	}
 	return out
@@ -141,21 +142,21 @@ func grantOf(r Reservation, budgets map[scopeKey]db.Budget, earlier []hold, carr
 		switch free := p.limit - p.spent - p.reserved; {
 		case p.spent >= p.limit:
 			return g, fault.New(contract.ClassConfig, contract.CodeBudgetExceeded,
-				"the budget for %s is used up: %s of %s spent; raise %s and %s", p.whose(), p.amount(p.spent), p.amount(p.limit), p.setting(), p.next())
+				"the budget for %s is used up: %s of %s spent; raise %s and %s", p.whose(), p.used(), p.amount(p.limit), p.setting(), p.next())
 		case needed > p.limit-p.spent-p.lost:
 			return g, fault.New(contract.ClassConfig, contract.CodeBudgetExceeded,
 				"the budget for %s does not cover the next model call: %s of %s spent%s, and the call can use up to %s; raise %s and %s",
-				p.whose(), p.amount(p.spent), p.amount(p.limit), p.lostNote(), p.amount(needed), p.setting(), p.next())
+				p.whose(), p.used(), p.amount(p.limit), p.lostNote(), p.amount(needed), p.setting(), p.next())
 		case needed > free:
 			if busy == nil {
 				busy = fault.Wrap(ErrBudgetBusy, contract.ClassInfra, contract.CodeUnavailable,
 					"the budget for %s is reserved by model calls in progress: %s spent, %s reserved, %s requested, %s allowed; the call will be retried",
-					p.whose(), p.amount(p.spent), p.amount(p.reserved), p.amount(needed), p.amount(p.limit))
+					p.whose(), p.used(), p.amount(p.reserved), p.amount(needed), p.amount(p.limit))
 			}
 		default:
 			if most := budget.Affordable(free, g.output, func(n int64) int64 { return p.needs(r, n) }); most < g.output {
 				g.output = most
-				g.limited = fmt.Sprintf("the budget for %s (%s of %s spent, %s reserved; %s)", p.whose(), p.amount(p.spent), p.amount(p.limit), p.amount(p.reserved), p.setting())
+				g.limited = fmt.Sprintf("the budget for %s (%s of %s spent, %s reserved; %s)", p.whose(), p.used(), p.amount(p.limit), p.amount(p.reserved), p.setting())
 			}
 			g.near = p.warn(g.near, r, budgets)
 		}
@@ -169,7 +170,7 @@ func (p part) warn(all []near, r Reservation, budgets map[scopeKey]db.Budget) []
 	if float64(p.spent) < cmp.Or(r.WarnAt, defaultWarnAt)*float64(p.limit) || budgets[scopeKey{p.scope.Kind, p.scope.Key}].Warned {
 		return all
 	}
-	text := fmt.Sprintf("the budget for %s is nearly used up: %s of %s spent (%s)", p.whose(), p.amount(p.spent), p.amount(p.limit), p.setting())
+	text := fmt.Sprintf("the budget for %s is nearly used up: %s of %s spent (%s)", p.whose(), p.used(), p.amount(p.limit), p.setting())
 	if i := slices.IndexFunc(all, func(n near) bool { return n.scope == p.scope }); i >= 0 {
 		all[i].Text += "; " + text
 		return all
@@ -216,6 +217,9 @@ func (p part) next() string {
 	}
 	return "resume the run"
 }
+
+// used is the amount spent.
+func (p part) used() string { return contract.MarkEstimated(p.amount(p.spent), p.estimated) }
 
 func (p part) amount(n int64) string {
 	if p.unit == "money" {
@@ -280,7 +284,7 @@ func (s *Store) OwnerOf(ctx context.Context, runID int64) (tenant, project strin
 func budgetOf(row db.Budget) Budget {
 	return Budget{
 		Kind: ScopeKind(row.ScopeKind), Key: row.ScopeKey, SpentTokens: row.SpentTokens, SpentMicros: row.SpentMicros,
-		ReservedTokens: row.ReservedTokens, ReservedMicros: row.ReservedMicros, Warned: row.Warned,
+		ReservedTokens: row.ReservedTokens, ReservedMicros: row.ReservedMicros, Estimated: row.PriceEstimated, Warned: row.Warned,
 	}
 }
 

@@ -45,7 +45,7 @@ func executionOf(r db.Execution) Execution {
 		Status: contract.ExecutionStatus(r.Status), Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, r.ErrorCause),
 		Provider: r.Provider, Model: r.Model, Turns: int(r.Turns),
 		Usage: contract.Usage{
-			Calls: int(r.Turns), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros,
+			Calls: int(r.Turns), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros, EstimatedPrice: r.PriceEstimated,
 		},
 		Output: r.Output, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 	}

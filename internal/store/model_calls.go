@@ -522,6 +522,7 @@ func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, try int, usage co
 		}
 		change = addition(scopes, usage.Tokens(), usage.MicroUSD, 0, 0)
 	}
+	change.PriceEstimated = usage.EstimatedPrice
 	var left otherAttempts
 	if left.superseded, err = rowconv.Encode(NotNil(slices.DeleteFunc(holds, ofTry))); err != nil {
 		return nil, nil, left, err
@@ -588,7 +589,7 @@ func (s *Store) LastUsage(ctx context.Context, executionID int64) (contract.Usag
 	row, err := s.q.LastUsage(ctx, executionID)
 	return contract.Usage{
 		Calls: 1, PromptTokens: row.PromptTokens, CompletionTokens: row.CompletionTokens, MicroUSD: row.CostMicros,
-		CachedTokens: row.CachedTokens, CacheWriteTokens: row.CacheWriteTokens, ReasoningTokens: row.ReasoningTokens,
+		CachedTokens: row.CachedTokens, CacheWriteTokens: row.CacheWriteTokens, ReasoningTokens: row.ReasoningTokens, EstimatedPrice: row.PriceEstimated,
 	}, dberr.Or(err, dberr.NotFound("execution %d has made no model call", executionID), "read the newest model call of execution %d", executionID)
 }
 
@@ -669,6 +670,7 @@ type Budget struct {
 	SpentMicros    int64     `json:"spent_micros"`
 	ReservedTokens int64     `json:"reserved_tokens"`
 	ReservedMicros int64     `json:"reserved_micros"`
+	Estimated      bool      `json:"estimated_price,omitempty" doc:"some of what was spent is of models without a known price"`
 	Warned         bool      `json:"warned"`
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -503,6 +504,17 @@ func TestACostWithoutAKnownPriceStaysMarkedAsEstimated(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, turn > 0, cards[b.First.ID].Estimated)
 	}
+	last, err := b.LastUsage(t.Context(), execution.ID)
+	require.NoError(t, err)
+	require.False(t, last.EstimatedPrice)
+	spent, err := b.Budget(t.Context(), store.ScopeRun, strconv.FormatInt(b.First.ID, 10))
+	require.NoError(t, err)
+	require.True(t, spent.Estimated)
+	ended, err := b.Record(t.Context(), b.Source(), contract.Record{
+		RunID: b.First.ID, Seq: 99, End: &contract.ExecutionEnd{ExecutionID: execution.ID, Status: contract.ExecutionCompleted},
+	})
+	require.NoError(t, err)
+	require.True(t, ended.Usage.EstimatedPrice, "the run's workflow adds it to the cost of heals")
 	dearest, err := v.DearestCalls(t.Context(), b.First.ID, 3)
 	require.NoError(t, err)
 	estimated := 0

@@ -58,7 +58,7 @@ func (s *Server) modelsPage(r *http.Request, shell ui.Shell) (templ.Component, e
 	inUse := map[string]bool{}
 	for _, u := range p.Used {
 		if inUse[u.Provider] = inUse[u.Provider] || len(u.Agents) > 0; u.Today != nil {
-			p.Spent += u.Today.Usage.MicroUSD
+			p.Today = p.Today.Add(u.Today.Usage)
 		}
 	}
 	usable := s.usableProviders(inUse)

@@ -120,8 +120,7 @@ func lastTime(p *ui.ReplayPoint, latest map[[2]string]store.Execution, again fun
 		if !again(e) {
 			continue
 		}
-		p.Cost += e.Usage.MicroUSD
-		p.Token += e.Usage.PromptTokens + e.Usage.CompletionTokens
+		p.Usage = p.Usage.Add(e.Usage)
 		// The builder's own execution already covers the time of its steps.
 		if e.FinishedAt != nil && (e.Step == "" || p.Step != "" && e.Phase == contract.PhaseBuilder) {
 			p.Took += e.FinishedAt.Sub(e.StartedAt)

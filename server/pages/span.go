@@ -149,7 +149,7 @@ func routeOf(c store.ModelCall) (*ui.CallRoute, error) {
 	if err := json.Unmarshal(c.Route, &d); err != nil || d == nil || len(d.Reasons) == 0 {
 		return nil, err
 	}
-	return &ui.CallRoute{RouteDecision: *d, Model: c.Provider + "/" + c.Model, MicroUSD: c.Usage.MicroUSD}, nil
+	return &ui.CallRoute{RouteDecision: *d, Model: c.Provider + "/" + c.Model, MicroUSD: c.Usage.MicroUSD, Estimated: c.Usage.EstimatedPrice}, nil
 }
 
 // messageSections shows a message: its text, and its tool calls.

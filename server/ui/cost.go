@@ -203,6 +203,22 @@ func (p *CostPage) line(closed bool) string {
 
 func number(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }
 
+// used formats an amount of the chart that was spent.
+func (p *CostPage) used(v int64) string {
+	return contract.MarkEstimated(p.amount(v), p.Usage.EstimatedPrice && !p.InTokens)
+}
+
+// spent is the last value of the chart.
+func (p *CostPage) spent() int64 { return p.Over[len(p.Over)-1] }
+
+// head formats the highest value of the chart.
+func (p *CostPage) head() string {
+	if top := p.top(); top != p.spent() {
+		return p.amount(top)
+	}
+	return p.used(p.spent())
+}
+
 // amount formats a value of the chart.
 func (p *CostPage) amount(v int64) string {
 	if p.InTokens {

@@ -287,9 +287,9 @@ func costOverTime(p CostPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var12 string
-			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(p.amount(p.top()))
+			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(p.head())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 50, Col: 46}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 50, Col: 37}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -313,9 +313,9 @@ func costOverTime(p CostPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var14 string
-			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(p.amount(p.Over[len(p.Over)-1]) + " spent in " + Lasted(p.To.Sub(p.From)))
+			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(p.used(p.spent()) + " spent in " + Lasted(p.To.Sub(p.From)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 51, Col: 196}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 51, Col: 182}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 			if templ_7745c5c3_Err != nil {
@@ -596,9 +596,9 @@ func budgetsBox(budgets []BudgetRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var29 string
-			templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(Dollars(b.SpentMicros))
+			templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(costOf(b.SpentMicros, b.Estimated))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 94, Col: 66}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `cost.templ`, Line: 94, Col: 78}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 			if templ_7745c5c3_Err != nil {
@@ -630,7 +630,7 @@ func budgetsBox(budgets []BudgetRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if b.LimitMicros > 0 {
-				templ_7745c5c3_Err = Meter(float64(b.SpentMicros+b.ReservedMicros), float64(b.LimitMicros), budgetState(b.SpentMicros+b.ReservedMicros, b.LimitMicros), fmt.Sprintf("%s of %s spent or reserved", Dollars(b.SpentMicros+b.ReservedMicros), Dollars(b.LimitMicros))).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Meter(float64(b.SpentMicros+b.ReservedMicros), float64(b.LimitMicros), budgetState(b.SpentMicros+b.ReservedMicros, b.LimitMicros), fmt.Sprintf("%s of %s spent or reserved", costOf(b.SpentMicros+b.ReservedMicros, b.Estimated), Dollars(b.LimitMicros))).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -1966,12 +1966,12 @@ func numbers(d diff.Diff) (out []diffNumber) {
 	out = append(out, diffNumber{"Time, checks", phaseTook(d.Tests.Duration.LeftMS, d.Tests.LeftRecorded), phaseTook(d.Tests.Duration.RightMS, d.Tests.RightRecorded), signedTime(d.Tests.Duration.DeltaMS), ""})
 	count("Model calls", d.Tokens.Left.Calls, d.Tokens.Right.Calls, plain)
 	count("Tokens", int(d.Tokens.Left.Total), int(d.Tokens.Right.Total), plain)
-	cost := diffNumber{"Cost", Dollars(d.Cost.LeftMicroUSD), Dollars(d.Cost.RightMicroUSD), "–", ""}
+	cost := diffNumber{"Cost", costOf(d.Cost.LeftMicroUSD, d.Cost.LeftEstimated), costOf(d.Cost.RightMicroUSD, d.Cost.RightEstimated), "–", ""}
 	switch {
 	case d.Cost.DeltaMicroUSD > 0:
-		cost.change = "+" + Dollars(d.Cost.DeltaMicroUSD)
+		cost.change = "+" + costOf(d.Cost.DeltaMicroUSD, d.Cost.Estimated())
 	case d.Cost.DeltaMicroUSD < 0:
-		cost.change = "−" + Dollars(-d.Cost.DeltaMicroUSD)
+		cost.change = "−" + costOf(-d.Cost.DeltaMicroUSD, d.Cost.Estimated())
 	}
 	out = append(out, cost)
 	count("Heals", len(d.Heals.Left), len(d.Heals.Right), plain)
@@ -2256,9 +2256,9 @@ func modelList(side string, models []diff.Model, heals []diff.Heal) templ.Compon
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var97 string
-			templ_7745c5c3_Var97, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf(" %s tokens, %s", Count(m.Tokens), Dollars(m.MicroUSD)))
+			templ_7745c5c3_Var97, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf(" %s tokens, %s", Count(m.Tokens), costOf(m.MicroUSD, m.Estimated)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 606, Col: 207}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 606, Col: 219}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var97))
 			if templ_7745c5c3_Err != nil {

@@ -720,9 +720,9 @@ func healCard(h RunHead, c HealCard) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var34 string
-			templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(Dollars(u.MicroUSD) + " · " + Count(u.Tokens()) + " tokens")
+			templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(CostOf(*u) + " · " + Count(u.Tokens()) + " tokens")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `heals.templ`, Line: 224, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `heals.templ`, Line: 224, Col: 64}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 			if templ_7745c5c3_Err != nil {

@@ -32,8 +32,8 @@ type ModelsPage struct {
 	Search    ModelSearch
 	Catalogue []KnownModel // the part that is shown
 	Providers []ProviderRow
-	Spent     int64 // today, in millionths of a dollar
-	Limit     int64 // of a day; 0: none
+	Today     contract.Usage // of all models
+	Limit     int64          // of a day; 0: none
 }
 
 // AgentModel is the model of an agent in new runs.
@@ -204,9 +204,9 @@ func Models(p ModelsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var5 string
-			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs("today " + Dollars(p.Spent) + " ")
+			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs("today " + CostOf(p.Today) + " ")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `models.templ`, Line: 136, Col: 41}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `models.templ`, Line: 136, Col: 40}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
@@ -234,7 +234,7 @@ func Models(p ModelsPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = Meter(float64(p.Spent), float64(p.Limit), budgetState(p.Spent, p.Limit), "spent today").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Meter(float64(p.Today.MicroUSD), float64(p.Limit), budgetState(p.Today.MicroUSD, p.Limit), "spent today").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

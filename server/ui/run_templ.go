@@ -743,7 +743,7 @@ func runFacts(h RunHead) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = Meter(float64(h.Card.MicroUSD), float64(limit), budgetState(h.Card.MicroUSD, limit), fmt.Sprintf("%s of %s spent", Dollars(h.Card.MicroUSD), Dollars(limit))).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Meter(float64(h.Card.MicroUSD), float64(limit), budgetState(h.Card.MicroUSD, limit), fmt.Sprintf("%s of %s spent", costOf(h.Card.MicroUSD, h.Card.Estimated), Dollars(limit))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -81,10 +81,7 @@ func (s State) class() string { return "s-" + string(s) }
 func CostOf(u contract.Usage) string { return costOf(u.MicroUSD, u.EstimatedPrice) }
 
 func costOf(micros int64, estimated bool) string {
-	if estimated {
-		return Dollars(micros) + " (estimated)"
-	}
-	return Dollars(micros)
+	return contract.MarkEstimated(Dollars(micros), estimated)
 }
 
 // Dollars formats millionths of a dollar: $0.42, $0.0031, $12.

@@ -560,7 +560,7 @@ func (t *Timeline) label(s views.Span) string {
 		parts = append(parts, Count(s.Tokens)+" tokens")
 	}
 	if s.MicroUSD > 0 {
-		parts = append(parts, Dollars(s.MicroUSD))
+		parts = append(parts, costOf(s.MicroUSD, s.Estimated))
 	}
 	if s.Detail != "" && s.Kind != views.SpanPhase && s.Kind != views.SpanStep || s.Status == contract.ExecutionFailed && s.Detail != "" {
 		parts = append(parts, Cut(strings.ReplaceAll(s.Detail, "\n", " "), 120))

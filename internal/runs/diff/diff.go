@@ -70,10 +70,16 @@ type Tokens struct {
 
 // CostDiff compares the cost of model calls, in millionths of a US dollar.
 type CostDiff struct {
-	LeftMicroUSD  int64 `json:"left_micro_usd"`
-	RightMicroUSD int64 `json:"right_micro_usd"`
-	DeltaMicroUSD int64 `json:"delta_micro_usd"`
+	LeftMicroUSD   int64 `json:"left_micro_usd"`
+	RightMicroUSD  int64 `json:"right_micro_usd"`
+	DeltaMicroUSD  int64 `json:"delta_micro_usd"`
+	LeftEstimated  bool  `json:"left_estimated,omitempty" doc:"some of the left cost is of models without a known price"`
+	RightEstimated bool  `json:"right_estimated,omitempty" doc:"some of the right cost is of models without a known price"`
 }
+
+// Estimated reports whether the cost of a side, and so the difference, is of models without a known
+// price.
+func (d CostDiff) Estimated() bool { return d.LeftEstimated || d.RightEstimated }
 
 // HealsDiff lists the heals of each side.
 type HealsDiff struct {
@@ -97,12 +103,13 @@ type ModelsDiff struct {
 
 // Model is the usage of one model by one agent.
 type Model struct {
-	Agent    contract.Agent `json:"agent"`
-	Provider string         `json:"provider"`
-	Model    string         `json:"model"`
-	Calls    int            `json:"calls"`
-	Tokens   int64          `json:"tokens"`
-	MicroUSD int64          `json:"micro_usd"`
+	Agent     contract.Agent `json:"agent"`
+	Provider  string         `json:"provider"`
+	Model     string         `json:"model"`
+	Calls     int            `json:"calls"`
+	Tokens    int64          `json:"tokens"`
+	MicroUSD  int64          `json:"micro_usd"`
+	Estimated bool           `json:"estimated_price,omitempty" doc:"the price of the model is unknown"`
 }
 
 // Compare returns the differences of side b from side a. It is a pure function: the same sides
@@ -114,6 +121,7 @@ func Compare(a, b Side) Diff {
 		Tokens: compareTokens(a.Usage, b.Usage), Heals: HealsDiff{Left: healsOf(a), Right: healsOf(b)},
 		Cost: CostDiff{
 			LeftMicroUSD: a.Usage.MicroUSD, RightMicroUSD: b.Usage.MicroUSD, DeltaMicroUSD: b.Usage.MicroUSD - a.Usage.MicroUSD,
+			LeftEstimated: a.Usage.EstimatedPrice, RightEstimated: b.Usage.EstimatedPrice,
 		},
 	}
 	var notes []string
@@ -169,7 +177,7 @@ func healsOf(s Side) []Heal {
 func modelsOf(s Side) []Model {
 	out := []Model{}
 	for _, m := range s.Models {
-		out = append(out, Model{Agent: m.Agent, Provider: m.Provider, Model: m.Model, Calls: m.Calls, Tokens: m.Tokens(), MicroUSD: m.MicroUSD})
+		out = append(out, Model{Agent: m.Agent, Provider: m.Provider, Model: m.Model, Calls: m.Calls, Tokens: m.Tokens(), MicroUSD: m.MicroUSD, Estimated: m.EstimatedPrice})
 	}
 	slices.SortFunc(out, func(x, y Model) int {
 		return cmp.Or(cmp.Compare(x.Agent, y.Agent), cmp.Compare(x.Provider, y.Provider), cmp.Compare(x.Model, y.Model))

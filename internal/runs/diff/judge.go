@@ -173,7 +173,7 @@ func (v *verdict) worseCosts() {
 		}
 	}
 	if c := v.d.Cost; exceeds(c.LeftMicroUSD, c.RightMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindDearer}, "model calls cost $%.4f, up from $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindDearer}, "model calls cost %s, up from %s", dollars(c.RightMicroUSD, c.RightEstimated), dollars(c.LeftMicroUSD, c.LeftEstimated))
 	}
 }
 
@@ -221,13 +221,15 @@ func (v *verdict) betterCosts() {
 		}
 	}
 	if c := v.d.Cost; exceeds(c.RightMicroUSD, c.LeftMicroUSD, DearerMicroUSD) {
-		v.add(Point{Kind: KindCheaper}, "model calls cost $%.4f, down from $%.4f", dollars(c.RightMicroUSD), dollars(c.LeftMicroUSD))
+		v.add(Point{Kind: KindCheaper}, "model calls cost %s, down from %s", dollars(c.RightMicroUSD, c.RightEstimated), dollars(c.LeftMicroUSD, c.LeftEstimated))
 	}
 }
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-func dollars(micros int64) float64 { return float64(micros) / 1e6 }
+func dollars(micros int64, estimated bool) string {
+	return contract.MarkEstimated(fmt.Sprintf("$%.4f", float64(micros)/1e6), estimated)
+}
 
 func plural(n int, noun string) string {
 	if n == 1 {

@@ -246,10 +246,7 @@ func Dollars(micros int64) string { return fmt.Sprintf("%.4f", float64(micros)/1
 
 // Cost formats the cost of a usage as US dollars, and says if it is estimated.
 func Cost(u contract.Usage) string {
-	if u.EstimatedPrice {
-		return Dollars(u.MicroUSD) + " (estimated)"
-	}
-	return Dollars(u.MicroUSD)
+	return contract.MarkEstimated(Dollars(u.MicroUSD), u.EstimatedPrice)
 }
 
 func short(commit string) string { return commit[:min(len(commit), 12)] }

@@ -27,7 +27,7 @@ func (q *Queries) AnswerOfTurn(ctx context.Context, arg AnswerOfTurnParams) (jso
 }
 
 const lastUsage = `-- name: LastUsage :one
-SELECT prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros
+SELECT prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, price_estimated
 FROM orchestrator_model_calls WHERE execution_id = $1 ORDER BY turn DESC LIMIT 1
 `
 
@@ -38,6 +38,7 @@ type LastUsageRow struct {
 	CacheWriteTokens int64
 	ReasoningTokens  int64
 	CostMicros       int64
+	PriceEstimated   bool
 }
 
 func (q *Queries) LastUsage(ctx context.Context, executionID int64) (LastUsageRow, error) {
@@ -50,6 +51,7 @@ func (q *Queries) LastUsage(ctx context.Context, executionID int64) (LastUsageRo
 		&i.CacheWriteTokens,
 		&i.ReasoningTokens,
 		&i.CostMicros,
+		&i.PriceEstimated,
 	)
 	return i, err
 }

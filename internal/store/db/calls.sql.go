@@ -15,8 +15,9 @@ const addToBudgets = `-- name: AddToBudgets :exec
 UPDATE orchestrator_budgets
 SET spent_tokens = spent_tokens + $1::bigint, spent_micros = spent_micros + $2::bigint,
     reserved_tokens = greatest(0, reserved_tokens + $3::bigint),
-    reserved_micros = greatest(0, reserved_micros + $4::bigint)
-WHERE (scope_kind, scope_key) IN (SELECT unnest($5::text[]), unnest($6::text[]))
+    reserved_micros = greatest(0, reserved_micros + $4::bigint),
+    price_estimated = price_estimated OR $5::boolean
+WHERE (scope_kind, scope_key) IN (SELECT unnest($6::text[]), unnest($7::text[]))
 `
 
 type AddToBudgetsParams struct {
@@ -24,6 +25,7 @@ type AddToBudgetsParams struct {
 	SpentMicros    int64
 	ReservedTokens int64
 	ReservedMicros int64
+	PriceEstimated bool
 	Kinds          []string
 	Keys           []string
 }
@@ -34,6 +36,7 @@ func (q *Queries) AddToBudgets(ctx context.Context, arg AddToBudgetsParams) erro
 		arg.SpentMicros,
 		arg.ReservedTokens,
 		arg.ReservedMicros,
+		arg.PriceEstimated,
 		arg.Kinds,
 		arg.Keys,
 	)
@@ -83,7 +86,7 @@ func (q *Queries) BookLateCall(ctx context.Context, arg BookLateCallParams) erro
 }
 
 const budget = `-- name: Budget :one
-SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned FROM orchestrator_budgets WHERE scope_kind = $1 AND scope_key = $2
+SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned, price_estimated FROM orchestrator_budgets WHERE scope_kind = $1 AND scope_key = $2
 `
 
 type BudgetParams struct {
@@ -102,12 +105,13 @@ func (q *Queries) Budget(ctx context.Context, arg BudgetParams) (Budget, error) 
 		&i.ReservedTokens,
 		&i.ReservedMicros,
 		&i.Warned,
+		&i.PriceEstimated,
 	)
 	return i, err
 }
 
 const budgetsOfPeriods = `-- name: BudgetsOfPeriods :many
-SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned FROM orchestrator_budgets
+SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned, price_estimated FROM orchestrator_budgets
 WHERE scope_kind IN ('day', 'project', 'tenant') AND substring(scope_key from '[^ ]+$') = ANY ($1::text[])
 ORDER BY scope_kind, scope_key
 LIMIT $2::int
@@ -136,6 +140,7 @@ func (q *Queries) BudgetsOfPeriods(ctx context.Context, arg BudgetsOfPeriodsPara
 			&i.ReservedTokens,
 			&i.ReservedMicros,
 			&i.Warned,
+			&i.PriceEstimated,
 		); err != nil {
 			return nil, err
 		}
@@ -364,7 +369,7 @@ func (q *Queries) HoldCall(ctx context.Context, arg HoldCallParams) error {
 }
 
 const lockBudgets = `-- name: LockBudgets :many
-SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned FROM orchestrator_budgets
+SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned, price_estimated FROM orchestrator_budgets
 WHERE (scope_kind, scope_key) IN (SELECT unnest($1::text[]), unnest($2::text[]))
 ORDER BY scope_kind, scope_key
 FOR UPDATE
@@ -392,6 +397,7 @@ func (q *Queries) LockBudgets(ctx context.Context, arg LockBudgetsParams) ([]Bud
 			&i.ReservedTokens,
 			&i.ReservedMicros,
 			&i.Warned,
+			&i.PriceEstimated,
 		); err != nil {
 			return nil, err
 		}

@@ -606,7 +606,7 @@ func (q *Queries) LogChecks(ctx context.Context, executions []int64) ([]LogCheck
 
 const logExecutions = `-- name: LogExecutions :many
 SELECT id, phase, step, agent, attempt, status, error_class, error_code, left(error_message, 4000)::text AS error_message,
-       provider, model, prompt_tokens, completion_tokens, cost_micros, turns, started_at, finished_at
+       provider, model, prompt_tokens, completion_tokens, cost_micros, price_estimated, turns, started_at, finished_at
 FROM orchestrator_executions WHERE run_id = $1 ORDER BY started_at, id
 `
 
@@ -625,6 +625,7 @@ type LogExecutionsRow struct {
 	PromptTokens     int64
 	CompletionTokens int64
 	CostMicros       int64
+	PriceEstimated   bool
 	Turns            int32
 	StartedAt        time.Time
 	FinishedAt       *time.Time
@@ -655,6 +656,7 @@ func (q *Queries) LogExecutions(ctx context.Context, runID int64) ([]LogExecutio
 			&i.PromptTokens,
 			&i.CompletionTokens,
 			&i.CostMicros,
+			&i.PriceEstimated,
 			&i.Turns,
 			&i.StartedAt,
 			&i.FinishedAt,

@@ -85,6 +85,7 @@ type Budget struct {
 	ReservedTokens int64
 	ReservedMicros int64
 	Warned         bool
+	PriceEstimated bool
 }
 
 type CachedResponse struct {
@@ -181,6 +182,7 @@ type Execution struct {
 	Output           json.RawMessage
 	StartedAt        time.Time
 	FinishedAt       *time.Time
+	PriceEstimated   bool
 }
 
 type Finding struct {

@@ -157,7 +157,8 @@ WITH prior AS (
            count(*) FILTER (WHERE c.status = 'reserved' OR c.superseded <> '[]')::int AS open,
            coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens,
            coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
-           coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
+           coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros,
+           coalesce(bool_or(c.price_estimated), false)::bool AS price_estimated
     FROM orchestrator_model_calls c
     WHERE c.execution_id = $7
 ), ended AS (
@@ -165,7 +166,7 @@ WITH prior AS (
     SET status = $16::text, error_class = $17::text, error_code = $18::text,
         error_message = $19::text, error_cause = $20::text, output = $21::jsonb,
         turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
-        cost_micros = u.cost_micros, finished_at = $15
+        cost_micros = u.cost_micros, price_estimated = u.price_estimated, finished_at = $15
     FROM fresh f, used u
     WHERE e.id = $7 AND e.run_id = f.run_id AND e.status = 'running'
     RETURNING e.id, e.phase, e.step, extract(epoch FROM e.finished_at - e.started_at) AS seconds
@@ -311,7 +312,8 @@ WITH prior AS (
         'id', coalesce(b.id, 0), 'run_id', coalesce(b.run_id, 0), 'phase', coalesce(b.phase, ''),
         'step', coalesce(b.step, ''), 'agent', coalesce(b.agent, ''), 'attempt', coalesce(b.attempt, 0))))
            || CASE WHEN $7 = 0 THEN '{}' ELSE jsonb_build_object('usage', jsonb_build_object(
-                  'calls', u.turns, 'prompt_tokens', u.prompt_tokens, 'completion_tokens', u.completion_tokens, 'micro_usd', u.cost_micros)) END
+                  'calls', u.turns, 'prompt_tokens', u.prompt_tokens, 'completion_tokens', u.completion_tokens, 'micro_usd', u.cost_micros,
+                  'estimated_price', u.price_estimated)) END
     FROM fresh f CROSS JOIN used u LEFT JOIN begun b ON true LEFT JOIN again a ON true
     RETURNING result
 )

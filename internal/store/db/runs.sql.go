@@ -133,7 +133,7 @@ func (q *Queries) CreateRun(ctx context.Context, arg CreateRunParams) (CreateRun
 }
 
 const executions = `-- name: Executions :many
-SELECT id, run_id, phase, step, agent, attempt, status, error_class, error_code, error_message, error_cause, provider, model, prompt_tokens, completion_tokens, cost_micros, turns, output, started_at, finished_at FROM orchestrator_executions WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, phase, step, agent, attempt, status, error_class, error_code, error_message, error_cause, provider, model, prompt_tokens, completion_tokens, cost_micros, turns, output, started_at, finished_at, price_estimated FROM orchestrator_executions WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) Executions(ctx context.Context, runID int64) ([]Execution, error) {
@@ -166,6 +166,7 @@ func (q *Queries) Executions(ctx context.Context, runID int64) ([]Execution, err
 			&i.Output,
 			&i.StartedAt,
 			&i.FinishedAt,
+			&i.PriceEstimated,
 		); err != nil {
 			return nil, err
 		}

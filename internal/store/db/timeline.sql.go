@@ -361,7 +361,7 @@ func (q *Queries) DearestCalls(ctx context.Context, arg DearestCallsParams) ([]D
 }
 
 const executionOfRun = `-- name: ExecutionOfRun :one
-SELECT id, run_id, phase, step, agent, attempt, status, error_class, error_code, error_message, error_cause, provider, model, prompt_tokens, completion_tokens, cost_micros, turns, output, started_at, finished_at FROM orchestrator_executions WHERE id = $1 AND run_id = $2
+SELECT id, run_id, phase, step, agent, attempt, status, error_class, error_code, error_message, error_cause, provider, model, prompt_tokens, completion_tokens, cost_micros, turns, output, started_at, finished_at, price_estimated FROM orchestrator_executions WHERE id = $1 AND run_id = $2
 `
 
 type ExecutionOfRunParams struct {
@@ -393,6 +393,7 @@ func (q *Queries) ExecutionOfRun(ctx context.Context, arg ExecutionOfRunParams) 
 		&i.Output,
 		&i.StartedAt,
 		&i.FinishedAt,
+		&i.PriceEstimated,
 	)
 	return i, err
 }
@@ -556,7 +557,7 @@ func (q *Queries) SpokenInTurn(ctx context.Context, arg SpokenInTurnParams) ([]S
 }
 
 const timelineCalls = `-- name: TimelineCalls :many
-SELECT c.id, c.execution_id, c.turn, c.agent, c.provider, c.model, c.status, c.tries, c.prompt_tokens, c.completion_tokens, c.cost_micros,
+SELECT c.id, c.execution_id, c.turn, c.agent, c.provider, c.model, c.status, c.tries, c.prompt_tokens, c.completion_tokens, c.cost_micros, c.price_estimated,
        c.reserved_tokens, c.reserved_micros, c.error_class, c.started_at, c.finished_at, count(*) OVER () AS total
 FROM orchestrator_model_calls c
 WHERE c.run_id = $1 AND c.started_at <= $2::timestamptz AND (c.finished_at IS NULL OR c.finished_at >= $3::timestamptz)
@@ -583,6 +584,7 @@ type TimelineCallsRow struct {
 	PromptTokens     int64
 	CompletionTokens int64
 	CostMicros       int64
+	PriceEstimated   bool
 	ReservedTokens   int64
 	ReservedMicros   int64
 	ErrorClass       string
@@ -618,6 +620,7 @@ func (q *Queries) TimelineCalls(ctx context.Context, arg TimelineCallsParams) ([
 			&i.PromptTokens,
 			&i.CompletionTokens,
 			&i.CostMicros,
+			&i.PriceEstimated,
 			&i.ReservedTokens,
 			&i.ReservedMicros,
 			&i.ErrorClass,
@@ -702,7 +705,7 @@ func (q *Queries) TimelineChecks(ctx context.Context, arg TimelineChecksParams) 
 
 const timelineExecutions = `-- name: TimelineExecutions :many
 SELECT e.id, e.phase, e.step, e.agent, e.attempt, e.status, e.error_class, e.error_code, left(e.error_message, 400)::text AS error_message,
-       e.provider, e.model, e.turns, e.prompt_tokens, e.completion_tokens, e.cost_micros, e.started_at, e.finished_at
+       e.provider, e.model, e.turns, e.prompt_tokens, e.completion_tokens, e.cost_micros, e.price_estimated, e.started_at, e.finished_at
 FROM orchestrator_executions e WHERE e.run_id = $1 ORDER BY e.started_at, e.id LIMIT $2::int
 `
 
@@ -727,6 +730,7 @@ type TimelineExecutionsRow struct {
 	PromptTokens     int64
 	CompletionTokens int64
 	CostMicros       int64
+	PriceEstimated   bool
 	StartedAt        time.Time
 	FinishedAt       *time.Time
 }
@@ -757,6 +761,7 @@ func (q *Queries) TimelineExecutions(ctx context.Context, arg TimelineExecutions
 			&i.PromptTokens,
 			&i.CompletionTokens,
 			&i.CostMicros,
+			&i.PriceEstimated,
 			&i.StartedAt,
 			&i.FinishedAt,
 		); err != nil {
@@ -774,7 +779,8 @@ const timelineHeals = `-- name: TimelineHeals :many
 SELECT h.id, h.number, h.phase, h.step, h.execution_id, h.error_type, h.heal_action, left(h.root_cause, 400)::text AS root_cause, h.status, h.created_at, h.finished_at,
        left(coalesce(h.heal_output ->> 'message', ''), 400)::text AS message,
        (coalesce((h.heal_output #>> '{cost,prompt_tokens}')::bigint, 0) + coalesce((h.heal_output #>> '{cost,completion_tokens}')::bigint, 0))::bigint AS tokens,
-       coalesce((h.heal_output #>> '{cost,micro_usd}')::bigint, 0)::bigint AS micros
+       coalesce((h.heal_output #>> '{cost,micro_usd}')::bigint, 0)::bigint AS micros,
+       coalesce((h.heal_output #>> '{cost,estimated_price}')::boolean, false)::boolean AS price_estimated
 FROM orchestrator_self_heal_events h WHERE h.run_id = $1 ORDER BY h.id LIMIT $2::int
 `
 
@@ -784,20 +790,21 @@ type TimelineHealsParams struct {
 }
 
 type TimelineHealsRow struct {
-	ID          int64
-	Number      int32
-	Phase       string
-	Step        string
-	ExecutionID int64
-	ErrorType   string
-	HealAction  string
-	RootCause   string
-	Status      string
-	CreatedAt   time.Time
-	FinishedAt  *time.Time
-	Message     string
-	Tokens      int64
-	Micros      int64
+	ID             int64
+	Number         int32
+	Phase          string
+	Step           string
+	ExecutionID    int64
+	ErrorType      string
+	HealAction     string
+	RootCause      string
+	Status         string
+	CreatedAt      time.Time
+	FinishedAt     *time.Time
+	Message        string
+	Tokens         int64
+	Micros         int64
+	PriceEstimated bool
 }
 
 func (q *Queries) TimelineHeals(ctx context.Context, arg TimelineHealsParams) ([]TimelineHealsRow, error) {
@@ -824,6 +831,7 @@ func (q *Queries) TimelineHeals(ctx context.Context, arg TimelineHealsParams) ([
 			&i.Message,
 			&i.Tokens,
 			&i.Micros,
+			&i.PriceEstimated,
 		); err != nil {
 			return nil, err
 		}

@@ -1,5 +1,5 @@
 -- name: LastUsage :one
-SELECT prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros
+SELECT prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, price_estimated
 FROM orchestrator_model_calls WHERE execution_id = @execution_id ORDER BY turn DESC LIMIT 1;
 
 -- name: AnswerOfTurn :one

@@ -35,7 +35,8 @@ FOR UPDATE;
 UPDATE orchestrator_budgets
 SET spent_tokens = spent_tokens + @spent_tokens::bigint, spent_micros = spent_micros + @spent_micros::bigint,
     reserved_tokens = greatest(0, reserved_tokens + @reserved_tokens::bigint),
-    reserved_micros = greatest(0, reserved_micros + @reserved_micros::bigint)
+    reserved_micros = greatest(0, reserved_micros + @reserved_micros::bigint),
+    price_estimated = price_estimated OR @price_estimated::boolean
 WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]));
 
 -- name: MarkWarned :exec

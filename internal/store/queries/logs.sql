@@ -1,7 +1,7 @@
 -- name: LogExecutions :many
 -- The executions of a run without their output, which may be large.
 SELECT id, phase, step, agent, attempt, status, error_class, error_code, left(error_message, 4000)::text AS error_message,
-       provider, model, prompt_tokens, completion_tokens, cost_micros, turns, started_at, finished_at
+       provider, model, prompt_tokens, completion_tokens, cost_micros, price_estimated, turns, started_at, finished_at
 FROM orchestrator_executions WHERE run_id = @run_id ORDER BY started_at, id;
 
 -- name: LogAfter :many

@@ -128,7 +128,8 @@ WITH prior AS (
            count(*) FILTER (WHERE c.status = 'reserved' OR c.superseded <> '[]')::int AS open,
            coalesce(sum(c.prompt_tokens), 0)::bigint AS prompt_tokens,
            coalesce(sum(c.completion_tokens), 0)::bigint AS completion_tokens,
-           coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros
+           coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros,
+           coalesce(bool_or(c.price_estimated), false)::bool AS price_estimated
     FROM orchestrator_model_calls c
     WHERE c.execution_id = @end_execution
 ), ended AS (
@@ -136,7 +137,7 @@ WITH prior AS (
     SET status = @end_status::text, error_class = @end_class::text, error_code = @end_code::text,
         error_message = @end_message::text, error_cause = @end_cause::text, output = sqlc.narg(end_output)::jsonb,
         turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
-        cost_micros = u.cost_micros, finished_at = @at
+        cost_micros = u.cost_micros, price_estimated = u.price_estimated, finished_at = @at
     FROM fresh f, used u
     WHERE e.id = @end_execution AND e.run_id = f.run_id AND e.status = 'running'
     RETURNING e.id, e.phase, e.step, extract(epoch FROM e.finished_at - e.started_at) AS seconds
@@ -282,7 +283,8 @@ WITH prior AS (
         'id', coalesce(b.id, 0), 'run_id', coalesce(b.run_id, 0), 'phase', coalesce(b.phase, ''),
         'step', coalesce(b.step, ''), 'agent', coalesce(b.agent, ''), 'attempt', coalesce(b.attempt, 0))))
            || CASE WHEN @end_execution = 0 THEN '{}' ELSE jsonb_build_object('usage', jsonb_build_object(
-                  'calls', u.turns, 'prompt_tokens', u.prompt_tokens, 'completion_tokens', u.completion_tokens, 'micro_usd', u.cost_micros)) END
+                  'calls', u.turns, 'prompt_tokens', u.prompt_tokens, 'completion_tokens', u.completion_tokens, 'micro_usd', u.cost_micros,
+                  'estimated_price', u.price_estimated)) END
     FROM fresh f CROSS JOIN used u LEFT JOIN begun b ON true LEFT JOIN again a ON true
     RETURNING result
 )

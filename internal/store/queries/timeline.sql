@@ -1,12 +1,12 @@
 -- name: TimelineExecutions :many
 -- Without outputs.
 SELECT e.id, e.phase, e.step, e.agent, e.attempt, e.status, e.error_class, e.error_code, left(e.error_message, 400)::text AS error_message,
-       e.provider, e.model, e.turns, e.prompt_tokens, e.completion_tokens, e.cost_micros, e.started_at, e.finished_at
+       e.provider, e.model, e.turns, e.prompt_tokens, e.completion_tokens, e.cost_micros, e.price_estimated, e.started_at, e.finished_at
 FROM orchestrator_executions e WHERE e.run_id = @run_id ORDER BY e.started_at, e.id LIMIT @most::int;
 
 -- name: TimelineCalls :many
 -- Without answers, for a window of time; the longest first.
-SELECT c.id, c.execution_id, c.turn, c.agent, c.provider, c.model, c.status, c.tries, c.prompt_tokens, c.completion_tokens, c.cost_micros,
+SELECT c.id, c.execution_id, c.turn, c.agent, c.provider, c.model, c.status, c.tries, c.prompt_tokens, c.completion_tokens, c.cost_micros, c.price_estimated,
        c.reserved_tokens, c.reserved_micros, c.error_class, c.started_at, c.finished_at, count(*) OVER () AS total
 FROM orchestrator_model_calls c
 WHERE c.run_id = @run_id AND c.started_at <= sqlc.arg(window_end)::timestamptz AND (c.finished_at IS NULL OR c.finished_at >= sqlc.arg(window_begin)::timestamptz)
@@ -40,7 +40,8 @@ LIMIT @most::int;
 SELECT h.id, h.number, h.phase, h.step, h.execution_id, h.error_type, h.heal_action, left(h.root_cause, 400)::text AS root_cause, h.status, h.created_at, h.finished_at,
        left(coalesce(h.heal_output ->> 'message', ''), 400)::text AS message,
        (coalesce((h.heal_output #>> '{cost,prompt_tokens}')::bigint, 0) + coalesce((h.heal_output #>> '{cost,completion_tokens}')::bigint, 0))::bigint AS tokens,
-       coalesce((h.heal_output #>> '{cost,micro_usd}')::bigint, 0)::bigint AS micros
+       coalesce((h.heal_output #>> '{cost,micro_usd}')::bigint, 0)::bigint AS micros,
+       coalesce((h.heal_output #>> '{cost,estimated_price}')::boolean, false)::boolean AS price_estimated
 FROM orchestrator_self_heal_events h WHERE h.run_id = @run_id ORDER BY h.id LIMIT @most::int;
 
 -- name: TimelineWaits :many

@@ -77,7 +77,7 @@ func (v *Views) LogExecutions(ctx context.Context, runID int64) ([]store.Executi
 			ExecutionRef: contract.ExecutionRef{ID: r.ID, RunID: runID, Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent), Attempt: int(r.Attempt)},
 			Status:       contract.ExecutionStatus(r.Status), Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""),
 			Provider: r.Provider, Model: r.Model, Turns: int(r.Turns),
-			Usage:     contract.Usage{Calls: int(r.Turns), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros},
+			Usage:     contract.Usage{Calls: int(r.Turns), PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, MicroUSD: r.CostMicros, EstimatedPrice: r.PriceEstimated},
 			StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		}
 	}), dberr.Explain(err, "read the executions of run %d", runID)

@@ -49,6 +49,7 @@ type Span struct {
 	Tries       int // number of attempts at a model call
 	Tokens      int64
 	MicroUSD    int64
+	Estimated   bool // some of the cost is of models without a known price
 	From        time.Time
 	To          *time.Time // nil: it continues
 }
@@ -77,7 +78,7 @@ func (v *Views) Work(ctx context.Context, runID int64) ([]Span, error) {
 		p := Span{
 			Key: fmt.Sprintf("exec-%d", r.ID), Kind: SpanPhase, ExecutionID: r.ID, Phase: contract.Phase(r.Phase), Step: r.Step, Agent: contract.Agent(r.Agent),
 			Attempt: int(r.Attempt), Turn: int(r.Turns), Name: r.Phase, Status: contract.ExecutionStatus(r.Status), Tokens: r.PromptTokens + r.CompletionTokens,
-			MicroUSD: r.CostMicros, From: r.StartedAt, To: r.FinishedAt, Detail: r.Model,
+			MicroUSD: r.CostMicros, Estimated: r.PriceEstimated, From: r.StartedAt, To: r.FinishedAt, Detail: r.Model,
 		}
 		if r.ErrorClass != "" {
 			p.Detail = r.ErrorClass + ": " + r.ErrorMessage
@@ -99,7 +100,7 @@ func (v *Views) Pauses(ctx context.Context, runID int64) ([]Span, error) {
 		return Span{
 			Key: fmt.Sprintf("heal-%d", r.ID), Kind: SpanHeal, ExecutionID: r.ExecutionID, Phase: contract.Phase(r.Phase), Step: r.Step,
 			Name: r.HealAction, Detail: r.ErrorType + ": " + r.RootCause, Status: healedAs(contract.HealStatus(r.Status)),
-			Tokens: r.Tokens, MicroUSD: r.Micros, From: r.CreatedAt, To: r.FinishedAt,
+			Tokens: r.Tokens, MicroUSD: r.Micros, Estimated: r.PriceEstimated, From: r.CreatedAt, To: r.FinishedAt,
 		}
 	})
 	waits, err := v.q.TimelineWaits(ctx, db.TimelineWaitsParams{RunID: runID, Most: maxWaits})
@@ -156,7 +157,7 @@ func (v *Views) Activity(ctx context.Context, runID int64, w Window) (spans []Sp
 		p := Span{
 			Key: fmt.Sprintf("call-%d", r.ID), Kind: SpanModel, ExecutionID: r.ExecutionID, Turn: int(r.Turn), Agent: contract.Agent(r.Agent),
 			Name: r.Model, Detail: r.ErrorClass, Status: contract.ExecutionCompleted, Tries: int(r.Tries), Tokens: r.PromptTokens + r.CompletionTokens,
-			MicroUSD: r.CostMicros, From: r.StartedAt, To: r.FinishedAt,
+			MicroUSD: r.CostMicros, Estimated: r.PriceEstimated, From: r.StartedAt, To: r.FinishedAt,
 		}
 		switch r.Status {
 		case rowconv.CallReserved:
