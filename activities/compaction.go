@@ -27,6 +27,9 @@ const (
 	minEarlier = 800
 	// shownErrors is the number of most recent errors shown from an earlier attempt.
 	shownErrors = 3
+	// plannerListing is the size of the listing for a planner that can list files itself: the listing is
+	// part of every request.
+	plannerListing = 16 << 10
 	// earlierName is the name of the fence around the earlier attempt.
 	earlierName = "earlier attempt"
 )
@@ -57,6 +60,9 @@ func lengthOf(p prompt.Prompt) int { return len(p.System) + len(p.Task) }
 // to that share of the full one, as far as goal and lessons allow.
 func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.Prompt, error) {
 	task.Files = prompt.FileList(files)
+	if task.Turns > 1 && len(task.Files) > plannerListing {
+		task.Files = shortListing(files, plannerListing)
+	}
 	if halved == 0 {
 		return prompt.Planner(task)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -474,32 +475,33 @@ func (a *Activities) agreement(ctx context.Context, in contract.PlanInput) (agre
 	return out, err
 }
 
-// planTurn returns the turn in which the planner creates its plan, normally the first. A planner
-// that created a plan before the deliberation receives the agreement, and creates another plan in
-// the second turn. The opening of a conversation never changes, so a repeat finds the same turn.
-func (a *Activities) planTurn(ctx context.Context, execution contract.ExecutionRef, consensus string) (int, error) {
+// planTurn returns the next turn of planning, and whether the planner created a plan before the
+// deliberation and receives the agreement in this conversation. It gets the agreement once, with the
+// returned messages; messages are stored before their turn, so a repeat finds the same turn.
+func (a *Activities) planTurn(ctx context.Context, in contract.PlanInput, consensus string) (turn int, again bool, told []model.Message, err error) {
+	turn = in.State.Turn + 1
 	if consensus == "" {
-		return 1, nil
+		return turn, false, nil, nil
 	}
-	opening, err := a.conversation(ctx, execution.ID, 1)
+	agreement, err := prompt.Agreement(consensus)
 	if err != nil {
-		return 0, err
+		return 0, false, nil, err
 	}
-	const second = 2
-	told, err := prompt.Agreement(consensus)
+	before, err := a.conversation(ctx, in.Execution.ID, turn)
 	if err != nil {
-		return 0, err
+		return 0, false, nil, err
 	}
-	for _, m := range opening {
-		if strings.Contains(m.Text, told) {
-			return 1, nil
-		}
+	at := slices.IndexFunc(before, func(m model.Message) bool { return strings.Contains(m.Text, agreement) })
+	if at >= 0 && at < openingMessages {
+		return turn, false, nil, nil
 	}
-	messages, err := encode([]model.Message{{Role: model.RoleUser, Text: told}})
-	if err != nil {
-		return 0, err
+	if in.Planner == nil && turn == 1 {
+		turn++ // of a run that counts no turns
 	}
-	return second, a.Store.AddBefore(ctx, execution.ID, second, messages)
+	if at < 0 {
+		told = []model.Message{{Role: model.RoleUser, Text: agreement}}
+	}
+	return turn, true, told, nil
 }
 
 // textRef returns a reference to a text that is too long for histories.

@@ -109,7 +109,8 @@ func shownName(name string) string {
 
 // countedName returns the name of a tool for metrics: all invented names count as one.
 func (a *Activities) countedName(name string) string {
-	if _, known := a.Tools.Definition(name); !known {
+	_, known := a.Tools.Definition(name)
+	if _, planning := planningTools.Definition(name); !known && !planning {
 		return telemetry.OtherValue
 	}
 	return name
@@ -133,10 +134,13 @@ type question struct {
 	left      *contract.StepLeft
 	timeout   time.Duration
 	tools     []tool.Definition
-	schema    *model.Schema
-	strict    bool   // send the strict forms of schemas
-	prompt    string // version
-	member    bool   // of a deliberation: more turns may follow
+	// schema is the form of the response. With tools, it applies to models that have none: the others
+	// call tools instead, because not every provider combines the two.
+	schema *model.Schema
+	strict bool   // send the strict forms of schemas
+	limits string // the settings that limit the work; empty: execution.step
+	prompt string // version
+	member bool   // of a deliberation: more turns may follow
 
 	// told contains the messages to the model before this turn, stored with the turn's reservation.
 	// Messages stored by an earlier attempt take precedence; if two attempts run concurrently, each
@@ -391,8 +395,8 @@ func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	if p.basis, err = a.Store.CallBasis(ctx, q.execution, q.turn); err != nil {
 		return p, err
 	}
-	p.request = q.request(messages, int64(a.Config.Models.MaxOutputTokens))
 	p.entry, _ = a.Model.Entry(q.choice)
+	p.request = q.request(messages, int64(a.Config.Models.MaxOutputTokens), p.entry)
 	known, err := counted(rows, q, p.basis)
 	if err != nil {
 		return p, err
@@ -430,7 +434,7 @@ func (a *Activities) routeFacts(ctx context.Context, q question) (route.Facts, e
 	f := route.Facts{
 		Prompt: model.EstimateTokens(p.request.Messages, p.request.Tools), Bound: budget.Prompt(p.request, budget.Known{}),
 		MinOutput: min(int64(a.Config.Models.Budgets.MinOutputTokens), p.request.MaxOutput), MinReasoning: min(int64(a.Config.Models.Budgets.MinReasoningTokens), p.request.MaxOutput),
-		Tools: len(q.tools) > 0, Schema: q.schema != nil || q.strict, Temperature: q.choice.Temperature != nil,
+		Tools: q.needsTools(p.request.Messages), Schema: q.schema != nil || q.strict, Temperature: q.choice.Temperature != nil,
 		Images:  slices.ContainsFunc(p.request.Messages, func(m model.Message) bool { return len(m.Images) > 0 }),
 		Current: contract.ModelChoice{Provider: p.basis.Provider, Model: p.basis.Model},
 	}
@@ -490,9 +494,10 @@ func (a *Activities) affordable(ctx context.Context, q question, p *callPlan) er
 	if q.left == nil {
 		return nil
 	}
-	what, setting, needs, has := "tokens", "execution.step.tokens", p.prompt+p.least, q.left.Tokens
+	limits := cmp.Or(q.limits, "execution.step")
+	what, setting, needs, has := "tokens", limits+".tokens", p.prompt+p.least, q.left.Tokens
 	if cost := p.cost(p.least); q.left.MicroUSD > 0 && cost > q.left.MicroUSD {
-		what, setting, needs, has = "micro-dollars", "execution.step.cost_usd", cost, q.left.MicroUSD
+		what, setting, needs, has = "micro-dollars", limits+".cost_usd", cost, q.left.MicroUSD
 	}
 	if has <= 0 || needs <= has {
 		if q.left.Tokens > 0 {
@@ -507,8 +512,12 @@ func (a *Activities) affordable(ctx context.Context, q question, p *callPlan) er
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
+	work, advice := "step "+q.execution.Step, "Split the step, or raise"
+	if q.execution.Step == "" {
+		work, advice = "the "+string(q.execution.Agent), "Raise"
+	}
 	return fault.New(contract.ClassLogic, contract.CodeStepBudget,
-		"step %s has %d %s left, but its next request can use up to %d, so the request was not sent. Split the step, or raise %s", q.execution.Step, has, what, needs, setting)
+		"%s has %d %s left, but its next request can use up to %d, so the request was not sent. %s %s", work, has, what, needs, advice, setting)
 }
 
 // complete makes the call within its own span.
@@ -530,7 +539,7 @@ func (a *Activities) complete(ctx context.Context, r model.Request) (model.Respo
 }
 
 // request returns the model client's request for a question.
-func (q question) request(messages []model.Message, maxOutput int64) model.Request {
+func (q question) request(messages []model.Message, maxOutput int64, entry model.CatalogueEntry) model.Request {
 	e := q.execution
 	r := model.Request{
 		Choice: q.choice, Messages: messages, Schema: q.schema, Strict: q.strict, MaxOutput: maxOutput, Timeout: q.timeout,
@@ -542,10 +551,23 @@ func (q question) request(messages []model.Message, maxOutput int64) model.Reque
 	if q.member {
 		r.Headers.Step = "" // set by its agent
 	}
+	switch {
+	case q.schema == nil || len(q.tools) == 0:
+	case q.needsTools(messages) || entry.Can(model.CapabilityTools):
+		r.Schema = nil
+	default:
+		return r
+	}
 	for _, d := range q.tools {
 		r.Tools = append(r.Tools, model.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
 	}
 	return r
+}
+
+// needsTools reports whether only a model with tools can continue a conversation. A response that is
+// one document can do without, unless tools have been called before.
+func (q question) needsTools(messages []model.Message) bool {
+	return len(q.tools) > 0 && (q.schema == nil || slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.ToolCalls) > 0 }))
 }
 
 // reserve reserves the most that a call can use in all its budgets. While running calls have

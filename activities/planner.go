@@ -2,14 +2,21 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tool"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -34,79 +41,367 @@ var (
 // pathPart is a part of a path that is neither . nor .. and not empty.
 const pathPart = `([^/\\.][^/\\]*|\.[^/\\.][^/\\]*|\.\.[^/\\]+)`
 
-// Plan requests a plan from the planner's model, checks it and stores it.
+// planningTools are the tools of the planner. All of them only read.
+var planningTools = tool.ForPlanning()
+
+// openingMessages is the number of messages with which a conversation begins: the role and the task.
+const openingMessages = 2
+
+// Limits of what a planner reads.
+const (
+	// plannerReads is the maximum size of what all tool calls of one plan return: further calls return
+	// only a note. It is lower for a model with a small context window.
+	plannerReads = 384 << 10
+	// plannerWindowShare divides a model's context window: its share is for what the planner reads.
+	plannerWindowShare = 2
+	// bytesPerToken is a low estimate of the bytes of code in a token.
+	bytesPerToken = 3
+)
+
+// plannerLimits restrict one tool call of a planner. They are lower than a builder's: what a planner
+// reads stays in its conversation until it has a plan.
+var plannerLimits = tool.Limits{ReadBytes: 32 << 10, AnswerBytes: 16 << 10, ListEntries: 500, SearchHits: 100}
+
+// planning is one turn of planning.
+type planning struct {
+	*Activities
+	in     contract.PlanInput
+	run    store.Run
+	schema model.Schema
+	turn   int
+	owner  int64 // execution that owns the plan's row
+	told   []model.Message
+	state  contract.PlanState // after the turn
+}
+
+// Plan makes one turn of planning: a model call, and the read-only tool calls that it asks for. When
+// the response is a plan, it is checked and stored.
 func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.PlanResult, error) {
+	p, err := a.planningOf(ctx, in)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	q, err := p.question()
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	answer, err := a.ask(ctx, q)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	p.state.Turn, p.state.Usage = p.turn, p.state.Usage.Add(answer.Usage)
+	plan, err := p.take(ctx, answer)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	if plan == nil {
+		return contract.PlanResult{More: true, State: p.state, Usage: answer.Usage}, nil
+	}
+	id, err := a.Store.SavePlan(ctx, in.Execution.RunID, p.owner, string(in.Execution.Agent), *plan)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	return contract.PlanResult{ID: id, Plan: plan.Skeleton(), Usage: answer.Usage, State: p.state}, nil
+}
+
+// planningOf prepares a turn. The first one opens the conversation.
+func (a *Activities) planningOf(ctx context.Context, in contract.PlanInput) (*planning, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
-		return contract.PlanResult{}, err
-	}
-	if in.Branch != "" && run.ReleaseCommit == "" {
-		// Otherwise the conflict would be found only at the release, when everything has been paid
-		// for.
-		if err := a.Workspaces.CheckBranch(ctx, in.Repo, in.Branch, workspace.PublishOptions{}); err != nil {
-			return contract.PlanResult{}, err
-		}
-	}
-	files, err := a.Workspaces.Files(ctx, in.Repo.Workspace())
-	if err != nil {
-		return contract.PlanResult{}, err
-	}
-	excerpts, err := a.excerpts(ctx, in.Repo.Workspace(), files)
-	if err != nil {
-		return contract.PlanResult{}, err
-	}
-	lessons, err := a.lessons(ctx, in.Execution.RunID, in.Lessons)
-	if err != nil {
-		return contract.PlanResult{}, err
+		return nil, err
 	}
 	consensus, err := a.agreement(ctx, in)
 	if err != nil {
-		return contract.PlanResult{}, err
+		return nil, err
 	}
-	project, err := a.project(ctx, run)
+	p := &planning{Activities: a, in: in, run: run, owner: in.Execution.ID, state: in.State, schema: verdict.PlanSchema()}
+	if in.Lessons.Schema {
+		p.schema = strictPlanSchema
+	}
+	if in.State.Turn == 0 {
+		if err := p.open(ctx, consensus.text); err != nil {
+			return nil, err
+		}
+	}
+	var again bool
+	if p.turn, again, p.told, err = a.planTurn(ctx, in, consensus.text); err != nil {
+		return nil, err
+	}
+	if again { // the planner's own row contains the plan that led to the deliberation
+		p.owner = consensus.owner
+	}
+	return p, nil
+}
+
+// open opens the conversation of a plan.
+func (p *planning) open(ctx context.Context, consensus string) error {
+	in, run := p.in, p.run
+	if in.Branch != "" && run.ReleaseCommit == "" {
+		// Otherwise the conflict would be found only at the release, when everything has been paid
+		// for.
+		if err := p.Workspaces.CheckBranch(ctx, in.Repo, in.Branch, workspace.PublishOptions{}); err != nil {
+			return err
+		}
+	}
+	files, err := p.Workspaces.Files(ctx, in.Repo.Workspace())
 	if err != nil {
-		return contract.PlanResult{}, err
+		return err
 	}
-	p, err := plannerPrompt(prompt.PlannerTask{
-		Lessons: lessons, Project: project,
-		Consensus: consensus.text,
+	excerpts, err := p.excerpts(ctx, in.Repo.Workspace(), files)
+	if err != nil {
+		return err
+	}
+	lessons, err := p.lessons(ctx, in.Execution.RunID, in.Lessons)
+	if err != nil {
+		return err
+	}
+	project, err := p.project(ctx, run)
+	if err != nil {
+		return err
+	}
+	text, err := plannerPrompt(prompt.PlannerTask{
+		Lessons: lessons, Project: project, Consensus: consensus, Turns: p.turns(),
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
 	}, files, in.Lessons.Compact)
 	if err != nil {
-		return contract.PlanResult{}, err
+		return err
 	}
-	if err := a.open(ctx, in.Execution, p); err != nil {
-		return contract.PlanResult{}, err
+	p.state.Prompt = text.Version
+	return p.Activities.open(ctx, in.Execution, text)
+}
+
+// turns returns the number of model calls for a plan. A heal that restricts the response to the
+// schema of a plan leaves no room for tools: not every provider can enforce both.
+func (p *planning) turns() int {
+	if p.in.Planner == nil || p.in.Lessons.Schema {
+		return 1
 	}
-	turn, err := a.planTurn(ctx, in.Execution, consensus.text)
-	if err != nil {
-		return contract.PlanResult{}, err
+	return max(1, p.in.Planner.Turns)
+}
+
+// last reports whether the planner must submit its plan in this turn.
+func (p *planning) last() bool { return p.turn >= p.turns() }
+
+// question returns the model call of the turn.
+func (p *planning) question() (question, error) {
+	in := p.in
+	q := question{
+		execution: in.Execution, turn: p.turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
+		schema: &p.schema, strict: in.Lessons.Schema, prompt: p.state.Prompt, fallbacks: in.Fallbacks, told: p.told,
 	}
-	schema := verdict.PlanSchema()
-	if in.Lessons.Schema {
-		schema = strictPlanSchema
+	q.usable = func(r model.Response) bool {
+		_, err := verdict.ReadPlan(p.schema, r.Text)
+		return err == nil
 	}
-	answer, err := a.ask(ctx, question{
-		execution: in.Execution, turn: turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
-		schema: &schema, strict: in.Lessons.Schema, prompt: p.Version, fallbacks: in.Fallbacks,
-		usable: func(r model.Response) bool { _, err := verdict.ReadPlan(schema, r.Text); return err == nil },
+	if p.turns() <= 1 {
+		return q, nil
+	}
+	var err error
+	q.limits = "execution.planner"
+	if q.left, err = p.left(); err != nil {
+		return q, err
+	}
+	q.tools = planningTools.Definitions()
+	asPlan := q.usable
+	q.usable = func(r model.Response) bool { return len(r.ToolCalls) == 0 && asPlan(r) || p.usableCalls(r) }
+	if p.last() {
+		q.told = append(q.told, model.Message{Role: model.RoleUser, Text: mustSubmit})
+	}
+	return q, nil
+}
+
+// mustSubmit is the message to a planner before its last turn.
+const mustSubmit = "This is your last turn. Submit the plan now with `submit_plan`, based on what you have read; no other call will be carried out."
+
+func (p *planning) usableCalls(r model.Response) bool {
+	return len(r.ToolCalls) > 0 && len(r.ToolCalls) <= contract.TurnCallLimit && !slices.ContainsFunc(r.ToolCalls, func(c model.ToolCall) bool {
+		_, known := planningTools.Definition(c.Name)
+		return !known
 	})
+}
+
+// left returns what the planner's budgets have left, nil if they are unlimited.
+func (p *planning) left() (*contract.StepLeft, error) {
+	limits, used := p.in.Planner, p.state.Usage
+	over := func(what, key string, has, most int64) error {
+		return fault.New(contract.ClassLogic, contract.CodeStepBudget,
+			"the planner used %d of its %d %s without submitting a plan; narrow the goal, or raise execution.planner.%s", has, most, what, key)
+	}
+	switch {
+	case limits.Tokens > 0 && used.Tokens() >= limits.Tokens:
+		return nil, over("tokens", "tokens", used.Tokens(), limits.Tokens)
+	case limits.MicroUSD > 0 && used.MicroUSD >= limits.MicroUSD:
+		return nil, over("micro-dollars", "cost_usd", used.MicroUSD, limits.MicroUSD)
+	}
+	var left contract.StepLeft
+	if limits.Tokens > 0 {
+		left.Tokens = limits.Tokens - used.Tokens()
+	}
+	if limits.MicroUSD > 0 {
+		left.MicroUSD = limits.MicroUSD - used.MicroUSD
+	}
+	if left == (contract.StepLeft{}) {
+		return nil, nil //nolint:nilnil // without limits
+	}
+	return &left, nil
+}
+
+// take returns the plan of a response, nil if it asked for something first.
+func (p *planning) take(ctx context.Context, answer model.Response) (*contract.Plan, error) {
+	if len(answer.ToolCalls) == 0 || p.turns() <= 1 {
+		plan, err := verdict.ReadPlan(p.schema, answer.Text)
+		return &plan, err
+	}
+	if n := len(answer.ToolCalls); n > contract.TurnCallLimit {
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the planner's response could not be used: %s", tooMany(n))
+	}
+	calls := planCalls{planning: p}
+	defer calls.close()
+	for i, call := range answer.ToolCalls {
+		plan, err := calls.do(ctx, i, call)
+		if plan != nil || err != nil {
+			return plan, err
+		}
+	}
+	switch {
+	case !p.last():
+		return nil, nil //nolint:nilnil // the next turn goes on
+	case calls.refused != "":
+		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the planner's last response is not a plan: %s", fault.Clip(calls.refused, maxRefusal))
+	}
+	return nil, fault.New(contract.ClassLogic, contract.CodeStepBudget,
+		"the planner used its %d turns without submitting a plan; narrow the goal, or raise execution.planner.turns", p.turns())
+}
+
+// maxRefusal is the size of the reason why a plan was not accepted, in a failure.
+const maxRefusal = 600
+
+// planCalls carries out the tool calls of a turn, each stored before the next: a repeat finds those
+// that are done.
+type planCalls struct {
+	*planning
+	dir     *workspace.Dir // the base; nil: not needed yet
+	refused string         // why the last submitted plan was not accepted
+}
+
+func (c *planCalls) close() {
+	if c.dir != nil {
+		c.dir.Close()
+	}
+}
+
+// do carries out a call, unless its result is stored, and returns the plan if it submitted one.
+func (c *planCalls) do(ctx context.Context, index int, call model.ToolCall) (*contract.Plan, error) {
+	in := contract.ToolInput{Execution: c.in.Execution, Turn: c.turn, Index: index, Workspace: c.in.Repo.Workspace()}
+	done, message, err := c.Store.ToolResult(ctx, in.Execution.ID, in.Turn, in.Index)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		done.Outcome, message, err = c.carryOut(ctx, in, call)
+	case err == nil:
+	}
 	if err != nil {
-		return contract.PlanResult{}, err
+		return nil, err
 	}
-	plan, err := verdict.ReadPlan(schema, answer.Text)
+	return c.taken(call, done.Outcome, message)
+}
+
+// carryOut carries out a call and stores its result.
+func (c *planCalls) carryOut(ctx context.Context, in contract.ToolInput, call model.ToolCall) (contract.ToolOutcome, store.Message, error) {
+	started := time.Now()
+	result, err := c.result(ctx, in, call)
 	if err != nil {
-		return contract.PlanResult{}, err
+		return contract.ToolOutcome{}, store.Message{}, err
 	}
-	owner := in.Execution.ID
-	if turn > 1 { // it contains the plan that led to the deliberation
-		owner = consensus.owner
-	}
-	id, err := a.Store.SavePlan(ctx, in.Execution.RunID, owner, string(in.Execution.Agent), plan)
+	outcome := contract.ToolOutcome{Workspace: in.Workspace, OK: result.OK, Code: result.Code, Fingerprint: fingerprint(call, result.Text)}
+	telemetry.CountToolCall(c.countedName(call.Name), result.Code)
+	outcome, err = c.saveToolResult(ctx, in, call, result, outcome, started)
 	if err != nil {
-		return contract.PlanResult{}, err
+		return outcome, store.Message{}, err
 	}
-	return contract.PlanResult{ID: id, Plan: plan.Skeleton(), Usage: answer.Usage}, nil
+	_, message, err := c.Store.ToolResult(ctx, in.Execution.ID, in.Turn, in.Index)
+	return outcome, message, err
+}
+
+// result returns the result of a call.
+func (c *planCalls) result(ctx context.Context, in contract.ToolInput, call model.ToolCall) (tool.Result, error) {
+	env := tool.Env{Limits: halvedLimits(plannerLimits, c.in.Lessons.Compact)}
+	var err error
+	env.Planning = &tool.Planning{
+		Submit: func(p contract.Plan) string {
+			if wrong := verdict.Plan(p); wrong != nil {
+				return fault.Of(wrong).Message
+			}
+			return ""
+		},
+		Baseline: func(q tool.BaselineQuery) string {
+			var text string
+			text, err = c.baselineText(ctx, q, env.Limits.AnswerBytes)
+			return text
+		},
+	}
+	switch _, known := planningTools.Definition(call.Name); {
+	case !known || call.Name == tool.SubmitPlan:
+	case c.last():
+		return tool.Result{Text: "Not carried out: this was the last turn."}, nil
+	case c.state.ReadBytes >= c.readLimit():
+		return tool.Result{Text: "Not carried out: you have read as much as fits beside your plan. Submit the plan now."}, nil
+	case c.dir == nil:
+		if c.dir, err = c.Workspaces.View(ctx, in.Workspace, fmt.Sprintf("%d/source", in.Execution.RunID)); err != nil {
+			return tool.Result{}, err
+		}
+	}
+	if c.dir != nil {
+		env.Root = c.dir.Path()
+	}
+	result, called := planningTools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
+	result.Text = telemetry.Redact(result.Text)
+	return result, errors.Join(err, called)
+}
+
+// taken adds the result of a call to the state of planning. It returns the plan if one was submitted.
+func (c *planCalls) taken(call model.ToolCall, out contract.ToolOutcome, message store.Message) (*contract.Plan, error) {
+	var shown model.Message
+	if err := json.Unmarshal(message.Content, &shown); err != nil {
+		return nil, fmt.Errorf("read the result of a call of execution %d, turn %d: %w", c.in.Execution.ID, c.turn, err)
+	}
+	if out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden {
+		c.state.Violations++
+		if c.state.Violations > c.in.Violations {
+			return nil, fault.New(contract.ClassSafety, out.Code,
+				"the planner tried %d times to use tools or paths that are not allowed; the last call was to %s", c.state.Violations, shownName(call.Name))
+		}
+	}
+	if call.Name == tool.SubmitPlan {
+		if !out.OK {
+			c.refused = shown.Text
+			return nil, nil //nolint:nilnil // the model can correct it
+		}
+		var plan contract.Plan
+		err := json.Unmarshal([]byte(call.Arguments), &plan)
+		return &plan, err
+	}
+	c.state.ReadBytes += len(shown.Text)
+	if out.OK {
+		c.state.Reads++
+	}
+	return nil, nil //nolint:nilnil // it has read something
+}
+
+// readLimit returns how much the planner may read for one plan.
+func (p *planning) readLimit() int {
+	most := plannerReads
+	if entry, known := p.Model.Entry(p.in.Model); known && entry.ContextWindow > 0 {
+		most = min(most, int(entry.ContextWindow/plannerWindowShare*bytesPerToken))
+	}
+	return most >> p.in.Lessons.Compact
+}
+
+// halvedLimits returns limits for a context that was halved some times.
+func halvedLimits(l tool.Limits, halved int) tool.Limits {
+	return tool.Limits{
+		ReadBytes: max(1, l.ReadBytes>>halved), AnswerBytes: max(1, l.AnswerBytes>>halved),
+		ListEntries: max(1, l.ListEntries>>halved), SearchHits: max(1, l.SearchHits>>halved),
+	}
 }
 
 // AdoptPlan adopts the plan that a person supplied or edited.

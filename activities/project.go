@@ -1,18 +1,21 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/tool"
 )
 
 // Limits of the description of a project's checks in a prompt, which is paid for with each call of
@@ -108,4 +111,57 @@ func promptChecks(stages [][]contract.Check, commands map[string]string) []promp
 		}
 	}
 	return told
+}
+
+// baselineText describes the results of the checks on a run's base commit in at most most bytes.
+func (p *planning) baselineText(ctx context.Context, q tool.BaselineQuery, most int) (string, error) {
+	b, err := p.baselineOf(ctx, p.run)
+	if err != nil || b == nil {
+		return "The checks did not run on the base commit.", err
+	}
+	var out strings.Builder
+	left := 0
+	line := func(text string) {
+		text = clipped(strings.Join(strings.Fields(text), " "), maxShownFailureBytes)
+		if out.Len()+len(text)+1 > most {
+			left++
+			return
+		}
+		out.WriteString(text + "\n")
+	}
+	contains := strings.ToLower(q.Contains)
+	for _, c := range b.Checks {
+		line(checkLine(c.Result))
+		for _, t := range c.Cases {
+			where := t.Location
+			if t.Status == contract.TestFailed && t.Message != "" {
+				where += ": " + t.Message
+			}
+			text := fmt.Sprintf("%s %s %s", t.Status, t.Name, where)
+			if q.Failed && t.Status != contract.TestFailed || !strings.Contains(strings.ToLower(text), contains) {
+				continue
+			}
+			line(text)
+		}
+	}
+	if left > 0 {
+		fmt.Fprintf(&out, "[%d more lines; narrow the list with contains or failed]\n", left)
+	}
+	return cmp.Or(out.String(), "No check ran on the base commit."), nil
+}
+
+// checkLine describes the outcome of a check.
+func checkLine(r contract.CheckResult) string {
+	outcome := "passed"
+	switch {
+	case r.Skipped:
+		outcome = "skipped: " + r.Message
+	case !r.OK:
+		outcome = "failed: " + r.Message
+	}
+	s := r.Summary
+	if s.Ran()+s.Skipped == 0 {
+		return fmt.Sprintf("# %s %s", r.Check.Name, outcome)
+	}
+	return fmt.Sprintf("# %s (%d passed, %d failed, %d skipped) %s", r.Check.Name, s.Passed+s.Flaky, s.Failed, s.Skipped, outcome)
 }

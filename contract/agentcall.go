@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// PlanInput is the input for making a plan with one model call. The plan is checked and stored.
+// PlanInput is the input for one turn of planning: a model call and its read-only tool calls. The
+// plan that it ends with is checked and stored.
 type PlanInput struct {
 	Execution ExecutionRef  `json:"execution"`
 	Repo      Repo          `json:"repo"`
@@ -18,6 +19,10 @@ type PlanInput struct {
 
 	Consensus *DeliberationResult `json:"consensus,omitempty"` // of a deliberation about the run: the plan must be made from it
 	Fallbacks []ModelChoice       `json:"fallbacks,omitempty"` // models to use while Model is out, in order
+
+	Planner    *PlannerSettings `json:"planner,omitempty"`    // nil: the plan is made in one turn, without tools
+	State      PlanState        `json:"state,omitzero"`       // after the previous turn
+	Violations int              `json:"violations,omitempty"` // forbidden actions that are tolerated
 }
 
 // PlanResult is the plan without its long texts; those stay in the database.
@@ -25,6 +30,9 @@ type PlanResult struct {
 	ID    int64 `json:"id"`   // of the plan's row, which never changes
 	Plan  Plan  `json:"plan"` // names, dependencies, levels; no descriptions
 	Usage Usage `json:"usage"`
+
+	More  bool      `json:"more,omitempty"` // there is no plan yet: another turn is needed
+	State PlanState `json:"state,omitzero"` // for the next turn
 }
 
 // AdoptPlanInput is the input for checking and loading a stored plan that a person supplied or

@@ -224,6 +224,7 @@ type Settings struct {
 	VerifyTimeout    time.Duration         `json:"verify_timeout"`         // longest check of the verification
 	ModelTimeout     time.Duration         `json:"model_timeout"`          // longest single model call
 	Fork             *Fork                 `json:"fork,omitempty"`         // of an old run
+	Planner          *PlannerSettings      `json:"planner,omitempty"`      // nil: the planner makes its plan in one turn, without tools
 	PlanBy           string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
 	Environment      *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs
 	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, for example if the planner finds the goal too complex

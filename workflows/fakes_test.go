@@ -57,6 +57,7 @@ type runFixture struct {
 	infra       bool             // checks fail because of a machine
 	releases    func(commit int) // called while a release is running
 	planned     []contract.PlanInput
+	onPlan      func(contract.PlanInput) contract.PlanResult // may ask for another turn
 }
 
 func newRunFixture(t *testing.T) *runFixture {
@@ -87,7 +88,14 @@ func (w *runFixture) registerPlanAndBuild() {
 		w.mu.Lock()
 		w.planned = append(w.planned, in)
 		w.mu.Unlock()
-		return contract.PlanResult{ID: madePlan, Plan: w.plan.Skeleton(), Usage: contract.Usage{Calls: 1, PromptTokens: 10}}, w.failing(contract.ActivityPlan)
+		result := contract.PlanResult{}
+		if w.onPlan != nil {
+			if result = w.onPlan(in); result.More {
+				return result, nil
+			}
+		}
+		result.ID, result.Plan, result.Usage = madePlan, w.plan.Skeleton(), contract.Usage{Calls: 1, PromptTokens: 10}
+		return result, w.failing(contract.ActivityPlan)
 	})
 	w.register(contract.ActivityAdoptPlan, func(_ context.Context, in contract.AdoptPlanInput) (contract.PlanResult, error) {
 		if w.onAdopt != nil {

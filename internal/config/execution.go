@@ -15,6 +15,7 @@ type Execution struct {
 	StableRetests  int                    `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passing test run is repeated in full before the tester finishes. Failed tests are not rerun during a repetition: a single failure fails the phase."`
 	MaxGoalBytes   Size                   `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum combined length of a goal's title and description."`
 	CommandTimeout time.Duration          `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one agent command."`
+	Planner        PlannerLimits          `yaml:"planner" doc:"The planner, which reads the repository before it plans."`
 	Step           StepLimits             `yaml:"step" repo:"limit" doc:"Limits on a step's agent. 0: no limit."`
 	Agent          AgentLimits            `yaml:"agent" doc:"Error limits for a run's agents. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
 	Run            RunLimits              `yaml:"run" repo:"limit" doc:"Limits on a whole run. 0: no limit."`
@@ -32,6 +33,13 @@ type AgentLimits struct {
 	Errors     int `yaml:"errors" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of errors that an agent may cause. An agent that exceeds this limit is revoked. Failures caused by machines, configuration or people do not count."`
 	Repeats    int `yaml:"repeats" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may repeat the same error. An agent that exceeds this limit is revoked."`
 	Violations int `yaml:"violations" repo:"lower" validate:"min=0,max=1000" doc:"Maximum number of times that an agent may try to use a forbidden tool or path during one attempt at a step. An agent that exceeds this limit is revoked."`
+}
+
+// PlannerLimits restrict the planner.
+type PlannerLimits struct {
+	Turns   int      `yaml:"turns" repo:"lower" validate:"min=1,max=200" doc:"Maximum number of model calls in which the planner reads the repository and makes its plan. In the last one it must submit the plan. 1: it plans without reading."`
+	Tokens  int64    `yaml:"tokens" repo:"limit" validate:"min=0" doc:"Maximum number of prompt and completion tokens for one plan. 0: no limit."`
+	CostUSD MicroUSD `yaml:"cost_usd" repo:"limit" validate:"min=0" doc:"Maximum cost of the model calls for one plan, in US dollars. 0: no limit."`
 }
 
 // StepLimits restrict the agent loop of one step. 0 means no limit.

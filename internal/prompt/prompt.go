@@ -49,6 +49,7 @@ type PlannerTask struct {
 	Base            string
 	Files           string // a listing
 	Excerpts        []Excerpt
+	Turns           int // model calls in which the planner can read; at most 1: it makes its plan at once
 }
 
 // BuilderTask is the data for the builder's prompt for a step.

@@ -73,6 +73,8 @@ type Env struct {
 	// Propose checks the form of a proposed setup and returns the problem, or "" if there is none.
 	// It is nil if proposals are not accepted.
 	Propose func(p SetupProposal) string
+	// Planning is for the planner's own tools; nil for all other agents.
+	Planning *Planning
 	// Limits restrict what a call reads, writes and returns.
 	Limits Limits
 	// OnOutput receives a command's output live. May be nil.

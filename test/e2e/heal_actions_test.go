@@ -67,7 +67,7 @@ func (w *stackTests) stricterSchema(t *testing.T) {
 		schemas[fmt.Sprint(e.Agent, e.Attempt)] = e.Schema
 	}
 	require.Equal(t, map[string]string{
-		"planner1": "plan", "planner2": "plan", "planner3": "plan", "planner4": "strict_plan",
+		"planner1": "", "planner2": "", "planner3": "", "planner4": "strict_plan",
 		"builder1": "", "builder2": "", "builder3": "", "builder4": "strict tools",
 	}, schemas)
 	for i, want := range map[int][2]string{2: {"plan", "strict_plan"}, 5: {"tools", "strict tools"}} {

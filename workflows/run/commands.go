@@ -112,7 +112,7 @@ func (r *run) transcriptKeys() []contract.TranscriptKey {
 	keys := []contract.TranscriptKey{}
 	if e := r.Executions[string(contract.PhasePlanner)]; e.ID != 0 && !r.in.Settings.PlanGiven {
 		keys = append(keys, contract.TranscriptKey{
-			Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Attempt: e.Attempt, ExecutionID: e.ID, Turns: 1,
+			Phase: contract.PhasePlanner, Agent: contract.AgentPlanner, Attempt: e.Attempt, ExecutionID: e.ID, Turns: max(1, r.Planning.Turn),
 			Workflow: contract.RunWorkflowID(r.in.RunID),
 		})
 	}

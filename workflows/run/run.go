@@ -360,6 +360,7 @@ func (r *run) cleanUp(ctx workflow.Context) {
 func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	var result contract.PlanResult
 	var err error
+	r.Planning = contract.PlanState{}
 	switch {
 	case r.in.Settings.PlanGiven:
 		result, err = r.adopt(ctx, r.in.PlanID)
@@ -378,15 +379,39 @@ func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	}, nil
 }
 
-// askPlanner asks the planner's model for a plan, made from the consensus of a deliberation if
-// there was one.
+// askPlanner lets the planner's model read the repository until it has a plan, which is made from
+// the consensus of a deliberation if there was one. Runs that were created before planners had tools
+// have their plan after one turn.
 func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
+	var used contract.Usage
+	for {
+		result, err := r.planTurn(ctx, execution)
+		used = used.Add(result.Usage)
+		if err == nil && result.More {
+			r.Planning = result.State
+			if failure := r.awaitUnpaused(ctx); failure != nil { // a paused run calls no model
+				err = fault.Restore(*failure)
+			}
+		}
+		if err != nil {
+			r.Usage = r.Usage.Add(used)
+			return result, err
+		}
+		if !result.More {
+			r.Planning, result.Usage = result.State, used
+			return result, nil
+		}
+	}
+}
+
+// planTurn makes one turn of planning, with the model that the planner has now.
+func (r *run) planTurn(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
 	s := r.in.Settings
 	var result contract.PlanResult
 	err := r.affinityOf(contract.PhasePlanner, "").Execute(ctx, s.ModelTimeout+options.ModelWait, contract.ActivityPlan, contract.PlanInput{
 		Execution: execution, Repo: s.Repo, Model: r.Models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
 		Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""), Consensus: r.Consensus,
-		Fallbacks: r.otherModels(),
+		Fallbacks: r.otherModels(), Planner: s.Planner, State: r.Planning, Violations: s.Agents.Violations,
 	}).Get(ctx, &result)
 	return result, err
 }

@@ -23,6 +23,7 @@ type State struct {
 	MaxRetries     int
 	Models         map[contract.Agent]contract.ModelChoice
 	Failure        *contract.Failure
+	Planning       contract.PlanState // of the planner's current execution
 	Plan           contract.Plan
 	PlanID         int64 // of the plan's row; plans are never overwritten
 	Steps          []contract.StepView

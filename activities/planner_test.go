@@ -1,0 +1,249 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+)
+
+// onlyStep is a valid plan with one step.
+const onlyStep = `{summary: Say it., complexity_score: 0.1, steps: [{id: step-001, name: Say it, description: Say more in hello.txt., dependencies: [],
+        estimated_complexity: low, risk_level: low, verification_criteria: [hello.txt says more], files: [hello.txt]}]}`
+
+// planner is a planner's execution under test, which is carried out turn by turn.
+type planner struct {
+	*fixture
+	in contract.PlanInput
+}
+
+func newPlanner(h *fixture, turns int) *planner {
+	return &planner{fixture: h, in: contract.PlanInput{
+		Execution: h.begin(contract.PhasePlanner, ""), Repo: h.repo, Model: choice, Planner: &contract.PlannerSettings{Turns: turns}, Violations: 1,
+	}}
+}
+
+// turn makes the next turn.
+func (p *planner) turn() contract.PlanResult {
+	p.t.Helper()
+	result, failure := do[contract.PlanResult](p.fixture, p.Plan, p.in)
+	require.Nil(p.t, failure)
+	p.in.State = result.State
+	return result
+}
+
+// results returns the results of tool calls in the conversation.
+func (p *planner) results() (texts []string) {
+	p.t.Helper()
+	entries, err := p.Store.Transcript(p.t.Context(), p.in.Execution.ID)
+	require.NoError(p.t, err)
+	for _, e := range entries {
+		var m model.Message
+		require.NoError(p.t, json.Unmarshal(e.Content, &m))
+		if m.Role == model.RoleTool {
+			texts = append(texts, m.Text)
+		}
+	}
+	return texts
+}
+
+const readsThenSubmits = `
+  - when: {agent: planner, turn: 1}
+    reply: {tool_calls: [{name: list_files, arguments: {}}, {name: read_file, arguments: {path: hello.txt}}]}
+    usage: {prompt_tokens: 100, completion_tokens: 10}
+  - when: {agent: planner, turn: 2, contains: "1\thello"}
+    reply: {tool_calls: [{name: submit_plan, arguments: ` + onlyStep + `}]}
+    usage: {prompt_tokens: 200, completion_tokens: 20}
+`
+
+func TestAPlannerReadsBeforeItSubmitsItsPlan(t *testing.T) {
+	t.Parallel()
+	p := newPlanner(newFixture(t, readsThenSubmits), 12)
+	first := p.turn()
+	require.True(t, first.More)
+	require.Zero(t, first.ID)
+	require.Equal(t, 2, first.State.Reads)
+	second := p.turn()
+	require.False(t, second.More)
+	require.Equal(t, 2, second.State.Turn)
+	require.Equal(t, int64(330), second.State.Usage.Tokens())
+	plan, err := p.Store.PlanByID(t.Context(), p.run.ID, second.ID)
+	require.NoError(t, err)
+	require.Equal(t, "Say more in hello.txt.", plan.Steps[0].Description)
+	require.Equal(t, []string{"Makefile\nhello.txt\n", "     1\thello\n", "Submitted."}, p.results())
+}
+
+func TestARepeatedTurnOfAPlannerPaysAndReadsNothingTwice(t *testing.T) {
+	t.Parallel()
+	p := newPlanner(newFixture(t, readsThenSubmits), 12)
+	before := p.in
+	first := p.turn()
+	p.in = before
+	require.Equal(t, first, p.turn())
+	require.Equal(t, 1, p.served())
+	require.Len(t, p.results(), 2)
+	calls, err := p.Store.ToolCalls(t.Context(), p.run.ID)
+	require.NoError(t, err)
+	require.Len(t, calls, 2)
+	before = p.in
+	last := p.turn()
+	p.in = before
+	require.Equal(t, last.Plan, p.turn().Plan)
+	require.Equal(t, 2, p.served())
+}
+
+func TestAPlanInTextEndsPlanningInOneTurn(t *testing.T) {
+	t.Parallel()
+	p := newPlanner(newFixture(t, "\n  - when: {agent: planner}\n    reply: {json: "+onlyStep+"}\n"), 12)
+	result := p.turn()
+	require.False(t, result.More)
+	require.NotZero(t, result.ID)
+	require.Equal(t, 1, result.State.Turn)
+}
+
+func TestAPlannerCanNeitherChangeNorLeaveTheRepository(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		call string
+		code contract.Code
+	}{
+		"edit_file":   {`{name: edit_file, arguments: {path: hello.txt, old_text: hello, new_text: gone}}`, contract.CodeInvalidOutput},
+		"run_command": {`{name: run_command, arguments: {command: rm hello.txt}}`, contract.CodeInvalidOutput},
+		"outside":     {`{name: read_file, arguments: {path: ../source/hello.txt}}`, contract.CodePathEscape},
+		"git":         {`{name: read_file, arguments: {path: .git/config}}`, contract.CodePathEscape},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlanner(newFixture(t, "\n  - when: {agent: planner}\n    reply: {tool_calls: ["+c.call+"]}\n"), 12)
+			result := p.turn()
+			require.True(t, result.More)
+			require.Zero(t, result.State.Reads)
+			calls, err := p.Store.ToolCalls(t.Context(), p.run.ID)
+			require.NoError(t, err)
+			require.False(t, calls[0].Outcome.OK)
+			require.Equal(t, c.code, calls[0].Outcome.Code)
+			if c.code == contract.CodePathEscape {
+				_, failure := do[contract.PlanResult](p.fixture, p.Plan, p.in)
+				require.NotNil(t, failure, "the second attempt")
+				require.Contains(t, failure.Message, "SAFETY_ERROR")
+			}
+		})
+	}
+}
+
+func TestInItsLastTurnAPlannerIsToldToSubmitAndReadsNothing(t *testing.T) {
+	t.Parallel()
+	reads := `reply: {tool_calls: [{name: read_file, arguments: {path: hello.txt}}]}`
+	for name, c := range map[string]struct{ rule, want string }{
+		"it submits":        {"reply: {tool_calls: [{name: submit_plan, arguments: " + onlyStep + "}]}", ""},
+		"it answers":        {"reply: {json: " + onlyStep + "}", ""},
+		"it reads":          {reads, "execution.planner.turns"},
+		"it submits wrongs": {`reply: {tool_calls: [{name: submit_plan, arguments: {summary: s}}]}`, "not a plan"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlanner(newFixture(t, "\n  - when: {agent: planner, turn: 1}\n    "+reads+"\n  - when: {agent: planner, turn: 2, contains: last turn}\n    "+c.rule+"\n"), 2)
+			require.True(t, p.turn().More)
+			result, failure := do[contract.PlanResult](p.fixture, p.Plan, p.in)
+			if c.want == "" {
+				require.Nil(t, failure)
+				require.NotZero(t, result.ID)
+				return
+			}
+			require.NotNil(t, failure)
+			require.Contains(t, failure.Message, c.want)
+			require.NotContains(t, strings.Join(p.results()[1:], ""), "\thello")
+		})
+	}
+}
+
+func TestAPlannerCanCorrectAPlanThatWasNotAccepted(t *testing.T) {
+	t.Parallel()
+	cycle := strings.Replace(onlyStep, "dependencies: []", "dependencies: [step-001]", 1)
+	p := newPlanner(newFixture(t, `
+  - when: {agent: planner, turn: 1}
+    reply: {tool_calls: [{name: submit_plan, arguments: `+cycle+`}]}
+  - when: {agent: planner, turn: 2, contains: depends on itself}
+    reply: {tool_calls: [{name: submit_plan, arguments: `+onlyStep+`}]}
+`), 12)
+	require.True(t, p.turn().More)
+	require.NotZero(t, p.turn().ID)
+}
+
+func TestABudgetOfThePlannerEndsPlanning(t *testing.T) {
+	t.Parallel()
+	p := newPlanner(newFixture(t, readsThenSubmits), 12)
+	p.in.Planner.Tokens = 100_000
+	p.turn()
+	p.in.State.Usage.PromptTokens = 100_000
+	_, failure := do[contract.PlanResult](p.fixture, p.Plan, p.in)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, "execution.planner.tokens")
+	p.in.State.Usage.PromptTokens = 99_999
+	_, failure = do[contract.PlanResult](p.fixture, p.Plan, p.in)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, "execution.planner.tokens", "the request alone would exceed it")
+	require.Equal(t, 1, p.served())
+}
+
+func TestWhatAPlannerReadsIsBounded(t *testing.T) {
+	t.Parallel()
+	p := newPlanner(newFixture(t, "\n  - when: {agent: planner}\n    reply: {tool_calls: [{name: read_file, arguments: {path: hello.txt}}]}\n"), 12)
+	p.in.State = contract.PlanState{Turn: 0}
+	p.turn()
+	p.in.State.ReadBytes = 1 << 30
+	p.turn()
+	require.Contains(t, p.results()[1], "you have read as much as fits")
+}
+
+func TestAPlannerSeesTheResultsOfTheBase(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, `
+  - when: {agent: planner}
+    reply: {tool_calls: [{name: baseline, arguments: {}}, {name: baseline, arguments: {failed: true, contains: no such test}}]}
+`)
+	h.baselineOfTests()
+	p := newPlanner(h, 12)
+	p.turn()
+	results := p.results()
+	require.Contains(t, results[0], "# ")
+	require.Contains(t, results[0], "passed")
+	require.NotContains(t, results[1], "ok ")
+}
+
+func TestAModelWithoutToolsMakesItsPlanAtOnceInTheSchemaOfAPlan(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		capabilities []string
+		strict       bool
+		schema       string
+	}{
+		"with tools":         {[]string{"tools", "json_schema"}, false, ""},
+		"without tools":      {[]string{"json_schema"}, false, contract.PlanSchema},
+		"a stricter attempt": {[]string{"tools", "json_schema"}, true, contract.StrictPlanSchema},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFixture(t, "\n  - when: {agent: planner}\n    reply: {json: "+onlyStep+"}\n")
+			h.Config.Models.Catalogue = append(h.Config.Models.Catalogue, config.CatalogueEntry{Provider: choice.Provider, Model: choice.Model, Capabilities: c.capabilities})
+			var err error
+			h.Model, err = setup.Model(h.Config)
+			require.NoError(t, err)
+			t.Cleanup(h.Model.Close)
+			p := newPlanner(h, 12)
+			p.in.Lessons.Schema = c.strict
+			require.NotZero(t, p.turn().ID)
+			log, err := scripted.ReadLog(h.log)
+			require.NoError(t, err)
+			require.Equal(t, c.schema, log[0].Schema, fmt.Sprint(log))
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+//go:embed baseline.md
+var baselineDescription string
+
+//go:embed submit_plan.md
+var submitPlanDescription string
+
+// Names of the planner's own tools.
+const (
+	Baseline   = "baseline"
+	SubmitPlan = "submit_plan"
+)
+
+// Planning is the environment of the planner's own tools.
+type Planning struct {
+	// Baseline returns the results of the checks on the base commit.
+	Baseline func(BaselineQuery) string
+	// Submit checks a plan and returns the problem, or "" if it is accepted.
+	Submit func(contract.Plan) string
+}
+
+// BaselineQuery selects results of the checks on the base commit.
+type BaselineQuery struct {
+	Contains string `json:"contains,omitempty" jsonschema_description:"Show only tests whose name, file or message contains this text."`
+	Failed   bool   `json:"failed,omitempty" jsonschema_description:"Show only tests that failed."`
+}
+
+// forPlanning are the tools of the planner that other agents have too. All of them only read.
+var forPlanning = []string{ReadFile, ListFiles, Search, "history", "ask_brain"}
+
+// ForPlanning returns the tools of the planner. The set depends on nothing: no configuration, plan or
+// repository can add a tool that changes something.
+func ForPlanning() *Set {
+	var tools []Tool
+	for _, e := range Builtin().tools {
+		if slices.Contains(forPlanning, e.definition.Name) && e.definition.ReadOnly && !e.definition.Long {
+			tools = append(tools, e.tool)
+		}
+	}
+	r, err := NewRegistry(append(tools, baseline(), submitPlan())...)
+	if err != nil {
+		panic(err) //nolint:forbidigo // an error in this package, which its tests detect
+	}
+	return &Set{registry: r, allowed: r.Names()}
+}
+
+func baseline() Tool {
+	return define(Definition{Name: Baseline, Description: baselineDescription, ReadOnly: true},
+		func(_ context.Context, env Env, q BaselineQuery) (Result, error) {
+			if env.Planning == nil || env.Planning.Baseline == nil {
+				return failed("", "There are no results for the base commit."), nil
+			}
+			return Result{OK: true, Text: env.Planning.Baseline(q)}, nil
+		})
+}
+
+func submitPlan() Tool {
+	return define(Definition{Name: SubmitPlan, Description: submitPlanDescription, ReadOnly: true},
+		func(_ context.Context, env Env, p contract.Plan) (Result, error) {
+			if env.Planning == nil || env.Planning.Submit == nil {
+				return failed(contract.CodeForbidden, "A plan cannot be submitted here."), nil
+			}
+			if wrong := env.Planning.Submit(p); wrong != "" {
+				return failed(contract.CodeInvalidOutput, "The plan was not accepted: %s.", wrong), nil
+			}
+			return Result{OK: true, Text: "Submitted.", Finish: true, Summary: p.Summary}, nil
+		})
+}
