@@ -83,12 +83,13 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 	defer cache.Close()
 	way := a.agentEgress(in.Execution)
 	env := a.toolEnv(in, dir.Path(), cache, way)
+	a.giveMemory(&env, in)
 	note := ""
 	if in.Execution.Agent == contract.AgentEnvironment {
 		if err := a.setupEnv(ctx, in, &env, dir.Path(), cache, way); err != nil {
 			return tool.Result{}, in.Workspace, err
 		}
-	} else if def.Long {
+	} else if a.giveSight(&env, in); def.Commands {
 		cenv, err := a.agentCommandEnv(ctx, in, dir, cache)
 		if err != nil {
 			return tool.Result{}, in.Workspace, err
@@ -100,7 +101,7 @@ func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call m
 		}
 		env.Base = func(ctx context.Context) (sandbox.Command, func(), error) { return a.baseCommand(ctx, in, cache) }
 	}
-	if def.Long {
+	if def.Commands {
 		out := a.output(ctx, in.Execution.RunID, nameOf(in.Execution))
 		defer out.close()
 		env.OnOutput = func(_ sandbox.Stream, chunk []byte) { out.write(chunk) }

@@ -245,6 +245,7 @@ type ToolInput struct {
 	Turn      int           `json:"turn"`
 	Index     int           `json:"index"`
 	Workspace Workspace     `json:"workspace"`
+	From      Workspace     `json:"from,omitzero"` // where the agent began, slim
 	Timeout   time.Duration `json:"timeout"`
 }
 

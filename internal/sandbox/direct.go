@@ -31,6 +31,8 @@ func direct(s *session) (*exec.Cmd, error) {
 	s.config.Dir = filepath.Join(s.command.Root, s.command.Dir)
 	home, temporary := cmp.Or(s.command.Home, scratch), cmp.Or(s.command.Tmp, scratch)
 	s.config.Env = onHost(environment(s.command, home, temporary), s)
+	s.places = directPlaces(s, home, temporary, scratch)
+	s.config.Shell = s.places.use(s.config.Shell)
 	if s.config.Landlock != nil {
 		s.config.Landlock = &landlockRules{
 			ReadOnly: directReadOnly(s),

@@ -112,7 +112,9 @@ func (p *Process) runOnce(ctx context.Context, c Command, started time.Time) (Re
 	if err != nil {
 		return Result{}, err
 	}
-	return r.complete(ctx)
+	result, err := r.complete(ctx)
+	result.Stdout, result.Stderr = s.places.hide(result.Stdout), s.places.hide(result.Stderr)
+	return result, err
 }
 
 // complete waits until the run and its network access have ended.

@@ -31,6 +31,8 @@ type session struct {
 	overlays []overlay
 	// toolchains are mounts from the runner's options.
 	toolchains []mount
+	// places translate paths between the command and the host, without namespaces.
+	places places
 	// since is the earliest time at which the command could write, and free is the free disk space
 	// at that time.
 	since time.Time

@@ -35,6 +35,10 @@ func (e TranscriptEntry) AddedBefore(turn int) bool {
 	return e.Turn == turn-1 && e.Position >= rowconv.MessagesAdded
 }
 
+// ResultIndex returns the index of the tool call whose result the message is, or -1 if it is no
+// result of a call of its turn.
+func (e TranscriptEntry) ResultIndex() int { return max(e.Position-rowconv.ToolResults, -1) }
+
 // OpenConversation stores the messages with which the conversation of an
 // execution begins, as turn 0. If it has begun already, nothing changes.
 func (s *Store) OpenConversation(ctx context.Context, executionID int64, messages []Message) error {

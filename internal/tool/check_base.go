@@ -11,7 +11,7 @@ import (
 var checkBaseDescription string
 
 func checkBase() Tool {
-	return define(Definition{Name: CheckBase, Description: checkBaseDescription, Long: true}, runOnBase)
+	return define(Definition{Name: CheckBase, Description: checkBaseDescription, Long: true, Commands: true}, runOnBase)
 }
 
 func runOnBase(ctx context.Context, env Env, p runCommandParams) (Result, error) {

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
-
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -25,7 +24,7 @@ type runCommandParams struct {
 }
 
 func runCommand() Tool {
-	return define(Definition{Name: RunCommand, Description: runCommandDescription, Long: true}, run)
+	return define(Definition{Name: RunCommand, Description: runCommandDescription, Long: true, Commands: true}, run)
 }
 
 func run(ctx context.Context, env Env, p runCommandParams) (Result, error) {
@@ -36,16 +35,32 @@ func run(ctx context.Context, env Env, p runCommandParams) (Result, error) {
 		return failed(contract.CodeInvalidOutput, "The command contains a NUL byte."), nil
 	}
 	c := env.Command
-	c.Shell, c.Args, c.Root, c.OnOutput = p.Command, nil, env.Root, env.OnOutput
+	c.Shell, c.Args, c.Root, c.OnOutput = pipefail+p.Command, nil, env.Root, env.OnOutput
 	c.Limits.Timeout = timeout(env.Limits, p.TimeoutSeconds)
 	result, err := env.Runner.Run(ctx, c)
 	if err != nil {
 		return Result{}, runFault(ctx, err)
 	}
-	return Result{
-		OK: result.OK(), Code: commandCode(result), Changed: true,
-		Text: commandText(result, c.Limits.Timeout, env.Limits.OutputBytes),
-	}, nil
+	text, err := commandText(ctx, env, c.Limits.Timeout, result)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{OK: result.OK() || readerStopped(result), Code: commandCode(result), Changed: true, Text: text}, nil
+}
+
+// pipefail makes a pipeline fail if any of its commands does, such as go test in "go test | tail".
+// It is on the first line of the command, so that line numbers in messages stay correct. bash and
+// newer versions of other shells have it.
+const pipefail = `if [ "$BASH_VERSION" ] || (set -o pipefail) 2>/dev/null; then set -o pipefail; ` +
+	`else echo 'This shell has no pipefail: the exit code of a pipeline is that of its last command.' >&2; fi; `
+
+// brokenPipe is the exit code of a pipeline in which a command wrote after its reader had stopped.
+const brokenPipe = 128 + int(syscall.SIGPIPE)
+
+// readerStopped reports whether a pipeline failed only because a command such as head did not read
+// all of its input.
+func readerStopped(r sandbox.Result) bool {
+	return r.ExitCode == brokenPipe && r.Signal == "" && !r.TimedOut && r.LimitExceeded == ""
 }
 
 func timeout(l Limits, seconds int) time.Duration {
@@ -80,7 +95,7 @@ func commandCode(r sandbox.Result) contract.Code {
 	return ""
 }
 
-func commandText(r sandbox.Result, timeout time.Duration, outputBytes int) string {
+func commandText(ctx context.Context, env Env, timeout time.Duration, r sandbox.Result) (string, error) {
 	var b strings.Builder
 	switch {
 	case r.TimedOut:
@@ -89,16 +104,17 @@ func commandText(r sandbox.Result, timeout time.Duration, outputBytes int) strin
 		fmt.Fprintf(&b, "The command was stopped: it exceeded its limit of %s.\n", r.LimitExceeded)
 	case r.Signal != "":
 		fmt.Fprintf(&b, "The command was terminated by a signal (%s).\n", r.Signal)
+	case readerStopped(r):
+		fmt.Fprintf(&b, "exit code: %d (the reader of a pipeline, such as head, stopped before its input ended)\n", r.ExitCode)
 	default:
 		fmt.Fprintf(&b, "exit code: %d\n", r.ExitCode)
 	}
-	output(&b, "stdout", r.Stdout, outputBytes)
-	output(&b, "stderr", r.Stderr, outputBytes)
+	err := env.show(ctx, &b, []section{{"stdout", cleanOutput(r.Stdout)}, {"stderr", cleanOutput(r.Stderr)}})
 	if len(r.Stdout)+len(r.Stderr) == 0 {
 		b.WriteString("(no output)\n")
 	}
 	refusedText(&b, r.Refused)
-	return b.String()
+	return b.String(), err
 }
 
 // maxRefused limits the hosts listed in a result.
@@ -125,21 +141,4 @@ func refusedText(b *strings.Builder, refused []string) {
 // usual omits the default port.
 func usual(host string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
-}
-
-// output writes a text or, if it is too long, its beginning and a larger part of its end, where
-// builds and tests report errors.
-func output(b *strings.Builder, name string, content []byte, limit int) {
-	if len(content) == 0 {
-		return
-	}
-	text := ansi.Strip(strings.ToValidUTF8(string(content), "\uFFFD")) // colours cost tokens and contain no information
-	if len(text) > limit {
-		head, tail := text[:limit/4], text[len(text)-(limit-limit/4):]
-		text = strings.ToValidUTF8(head, "") + fmt.Sprintf("\n[… %d bytes omitted …]\n", len(text)-limit) + strings.ToValidUTF8(tail, "")
-	}
-	fmt.Fprintf(b, "--- %s ---\n%s", name, text)
-	if !strings.HasSuffix(text, "\n") {
-		b.WriteByte('\n')
-	}
 }

@@ -58,25 +58,24 @@ func schemaOf[P any]() json.RawMessage {
 // schema checks arguments.
 type schema struct {
 	compiled *jsonschema.Schema
-	optional []string // optional arguments
+	shape    shape
+}
+
+// shape is the part of a schema that says what may be left out.
+type shape struct {
+	Properties map[string]shape `json:"properties"`
+	Required   []string         `json:"required"`
+	Items      *shape           `json:"items"`
 }
 
 // withoutNulls removes optional arguments that are null: a strict schema allows no omissions, so
 // null represents an omitted value.
-func withoutNulls(args json.RawMessage, optional []string) json.RawMessage {
-	var given map[string]json.RawMessage
-	if json.Unmarshal(args, &given) != nil {
-		return args // the schema also detects this
-	}
-	found := false
-	for _, name := range optional {
-		if string(bytes.TrimSpace(given[name])) == "null" {
-			delete(given, name)
-			found = true
-		}
-	}
-	if !found {
-		return args
+func (s *schema) withoutNulls(args json.RawMessage) json.RawMessage {
+	decoder := json.NewDecoder(bytes.NewReader(args))
+	decoder.UseNumber()
+	var given any
+	if decoder.Decode(&given) != nil || decoder.More() || !s.shape.dropNulls(given) {
+		return args // the schema also detects what is wrong
 	}
 	kept, err := json.Marshal(given)
 	if err != nil {
@@ -85,16 +84,28 @@ func withoutNulls(args json.RawMessage, optional []string) json.RawMessage {
 	return kept
 }
 
-// optionalOf returns the arguments that a schema does not require.
-func optionalOf(raw json.RawMessage) ([]string, error) {
-	var s struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-		Required   []string                   `json:"required"`
+// dropNulls removes optional properties that are null from a value, and reports whether there were
+// any.
+func (s shape) dropNulls(value any) (found bool) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			property, known := s.Properties[name]
+			if v[name] == nil && known && !slices.Contains(s.Required, name) {
+				delete(v, name)
+				found = true
+			} else if property.dropNulls(v[name]) {
+				found = true
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if s.Items != nil && s.Items.dropNulls(item) {
+				found = true
+			}
+		}
 	}
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.Properties)), func(name string) bool { return slices.Contains(s.Required, name) }), nil
+	return found
 }
 
 func compile(raw json.RawMessage) (*schema, error) {
@@ -111,8 +122,8 @@ func compile(raw json.RawMessage) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	optional, err := optionalOf(raw)
-	return &schema{compiled, optional}, err
+	out := &schema{compiled: compiled}
+	return out, json.Unmarshal(raw, &out.shape)
 }
 
 // check returns the problem with the arguments, or "" if they are valid.

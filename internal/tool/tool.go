@@ -26,8 +26,15 @@ const (
 	EditFile   = "edit_file"
 	CreateFile = "create_file"
 	DeleteFile = "delete_file"
+	RevertFile = "revert_file"
+	Diff       = "diff"
+	History    = "history"
 	RunCommand = "run_command"
+	Check      = "check"
 	CheckBase  = "check_base"
+	ReadOutput = "read_output"
+	Todo       = "todo"
+	Summarize  = "summarize"
 	// ProposeSetup is only for the environment agent.
 	ProposeSetup = "propose_setup"
 	Finish       = "finish"
@@ -40,6 +47,7 @@ type Definition struct {
 	Parameters  json.RawMessage // JSON schema of the arguments, an object
 	ReadOnly    bool            // does not change the workspace, so calls may run in parallel
 	Long        bool            // may take more than 2 s
+	Commands    bool            // runs commands of the model in the sandbox
 }
 
 // Result is the outcome of a call that was carried out.
@@ -75,10 +83,58 @@ type Env struct {
 	Propose func(p SetupProposal) string
 	// Planning is for the planner's own tools; nil for all other agents.
 	Planning *Planning
+	// Diff returns the unified diff from the base commit to the workspace, of one path if it is not
+	// empty. It is nil if there is no base.
+	Diff func(ctx context.Context, path string) (string, error)
+	// Earlier returns a file as it was at an earlier time. It is nil if there is no such time.
+	Earlier func(ctx context.Context, path string, at Time) (EarlierFile, error)
+	// History describes how a path came about, as far as that is known. It is nil without history.
+	History func(ctx context.Context, q HistoryQuery) (text string, known bool, err error)
+	// Check carries out a check of the project by its name, on the base commit or on the workspace.
+	// It is nil if there are no checks.
+	Check func(ctx context.Context, name string, onBase bool) (CheckReport, error)
+	// Keep stores a text that is too long for a result, and returns the id with which read_output
+	// finds it. Without it, what does not fit is lost.
+	Keep func(ctx context.Context, text string) (id string, err error)
+	// Kept returns a stored text by its id: of a long output, a log, or an earlier result of the
+	// conversation. It is nil if nothing is stored.
+	Kept func(ctx context.Context, id string) (text string, found bool, err error)
 	// Limits restrict what a call reads, writes and returns.
 	Limits Limits
 	// OnOutput receives a command's output live. May be nil.
 	OnOutput func(stream sandbox.Stream, chunk []byte)
+}
+
+// Time is a time in the past of a workspace.
+type Time string
+
+// The times to which a file can be reverted.
+const (
+	AtBase Time = "base" // the run's base commit
+	AtStep Time = "step" // the beginning of the agent's work
+)
+
+// EarlierFile is a file as it was.
+type EarlierFile struct {
+	Exists     bool
+	Special    bool // it is no regular file, or too large to be restored
+	Executable bool
+	Content    []byte
+}
+
+// HistoryQuery asks for the history of a path and, with lines, for their origin.
+type HistoryQuery struct {
+	Path        string
+	First, Last int // 0: no lines
+}
+
+// CheckReport is the outcome of a check for an agent.
+type CheckReport struct {
+	Unknown bool     // there is no such check
+	Names   []string // of all checks, if it is unknown
+	OK      bool
+	Text    string // outcome and failures
+	Log     string // id of the whole output, empty if there is none
 }
 
 // Runner runs commands in isolation.
@@ -96,7 +152,9 @@ type Limits struct {
 	SearchFileBytes int64 // larger files are not searched
 	WalkEntries     int   // files that list_files and search visit
 	AnswerBytes     int   // of the lines that list_files and search return
-	OutputBytes     int   // of each output stream of a command, in the result
+	OutputBytes     int   // of each output stream of a command, and of a diff, in the result
+	PageBytes       int   // of stored output that read_output returns
+	KeepBytes       int   // of an output that is stored because it is too long for a result
 
 	WalkTime       time.Duration // that list_files and search may take to visit files
 	CommandTimeout time.Duration // of a command whose call sets none
@@ -115,6 +173,8 @@ var DefaultLimits = Limits{
 	WalkEntries:     200_000,
 	AnswerBytes:     64 << 10,
 	OutputBytes:     16 << 10,
+	PageBytes:       32 << 10,
+	KeepBytes:       4 << 20,
 	WalkTime:        20 * time.Second,
 	CommandTimeout:  2 * time.Minute,
 	MaxTimeout:      10 * time.Minute,
@@ -132,6 +192,8 @@ func (l Limits) withDefaults() Limits {
 		WalkEntries:     positive(l.WalkEntries, d.WalkEntries),
 		AnswerBytes:     positive(l.AnswerBytes, d.AnswerBytes),
 		OutputBytes:     positive(l.OutputBytes, d.OutputBytes),
+		PageBytes:       positive(l.PageBytes, d.PageBytes),
+		KeepBytes:       positive(l.KeepBytes, d.KeepBytes),
 		WalkTime:        positive(l.WalkTime, d.WalkTime),
 		CommandTimeout:  positive(l.CommandTimeout, d.CommandTimeout),
 		MaxTimeout:      positive(l.MaxTimeout, d.MaxTimeout),
@@ -179,7 +241,10 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 
 // Builtin returns the registry of the built-in tools.
 func Builtin() *Registry {
-	r, err := NewRegistry(readFile(), listFiles(), search(), editFile(), createFile(), deleteFile(), runCommand(), checkBase(), proposeSetup(), finish())
+	r, err := NewRegistry(
+		readFile(), listFiles(), search(), editFile(), createFile(), deleteFile(), revertFile(), diff(), history(),
+		runCommand(), check(), checkBase(), readOutput(), todo(), summarize(), proposeSetup(), finish(),
+	)
 	if err != nil {
 		panic(err) //nolint:forbidigo // an error in this package, which its tests detect
 	}
@@ -212,7 +277,7 @@ func (r *Registry) ForWork() []string {
 // no file of the repository.
 func (r *Registry) ForSetup() []string {
 	return slices.DeleteFunc(r.Names(), func(name string) bool {
-		return slices.Contains([]string{EditFile, CreateFile, DeleteFile, CheckBase}, name)
+		return slices.Contains([]string{EditFile, CreateFile, DeleteFile, RevertFile, Diff, History, Check, CheckBase}, name)
 	})
 }
 
@@ -265,7 +330,7 @@ func (s *Set) Call(ctx context.Context, env Env, name string, args json.RawMessa
 	if len(strings.TrimSpace(string(args))) == 0 {
 		args = json.RawMessage("{}")
 	}
-	args = withoutNulls(args, e.schema.optional)
+	args = e.schema.withoutNulls(args)
 	if problem := e.schema.check(args); problem != "" {
 		return badArguments(e.definition, problem), nil
 	}

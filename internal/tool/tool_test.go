@@ -105,9 +105,12 @@ func TestDefinitionsDescribeEachToolToModels(t *testing.T) {
 		require.False(t, *schema.Additional)
 		require.NotContains(t, string(d.Parameters), "$ref")
 	}
-	require.Equal(t, []string{ReadFile, ListFiles, Search, EditFile, CreateFile, DeleteFile, RunCommand, CheckBase, ProposeSetup, Finish}, names)
-	require.Equal(t, []string{ReadFile, ListFiles, Search, ProposeSetup, Finish}, readOnly)
-	require.Equal(t, []string{RunCommand, CheckBase}, long)
+	require.Equal(t, []string{
+		ReadFile, ListFiles, Search, EditFile, CreateFile, DeleteFile, RevertFile, Diff, History,
+		RunCommand, Check, CheckBase, ReadOutput, Todo, Summarize, ProposeSetup, Finish,
+	}, names)
+	require.Equal(t, []string{ReadFile, ListFiles, Search, Diff, History, Check, ReadOutput, Todo, Summarize, ProposeSetup, Finish}, readOnly)
+	require.Equal(t, []string{History, RunCommand, Check, CheckBase}, long)
 }
 
 func TestSchemasSayWhatIsRequired(t *testing.T) {
@@ -115,8 +118,9 @@ func TestSchemasSayWhatIsRequired(t *testing.T) {
 	set, err := Builtin().Set()
 	require.NoError(t, err)
 	want := map[string][]string{
-		ReadFile: {"path"}, ListFiles: nil, Search: {"pattern"}, EditFile: {"path", "old_text", "new_text"},
+		ReadFile: {"path"}, ListFiles: nil, Search: {"pattern"}, EditFile: {"path"},
 		CreateFile: {"path", "content"}, DeleteFile: {"path"}, RunCommand: {"command"}, CheckBase: {"command"}, ProposeSetup: {"commands", "reason"}, Finish: {"summary"},
+		RevertFile: {"path"}, Diff: nil, History: {"path"}, Check: {"name"}, ReadOutput: {"id"}, Todo: {"items"}, Summarize: {"summary"},
 	}
 	for _, d := range set.Definitions() {
 		var schema struct{ Required []string }
@@ -382,7 +386,7 @@ func TestEditFileReplacesExactlyOneOccurrence(t *testing.T) {
 	require.False(t, result.OK)
 	require.Contains(t, result.Text, "2 times in f (lines 1, 3)")
 	require.Equal(t, "a\nb\na\n", b.content("f"))
-	require.Equal(t, "Changed f at line 2.", b.call(EditFile, args{"path": "f", "old_text": "b\na", "new_text": "x"}).Text)
+	require.Equal(t, "Changed f at line 2.\n     1\ta\n     2\tx\n", b.call(EditFile, args{"path": "f", "old_text": "b\na", "new_text": "x"}).Text)
 	require.Equal(t, "a\nx\n", b.content("f"))
 	require.True(t, b.call(EditFile, args{"path": "f", "old_text": "\n", "new_text": "", "replace_all": true}).Changed)
 	require.Equal(t, "ax", b.content("f"))
@@ -514,13 +518,13 @@ func TestRunCommandPassesOnWhatTheAgentMayUseAndBoundsTheTime(t *testing.T) {
 	b.env.Runner = runner
 	b.env.Command = sandbox.Command{Args: []string{"no"}, Root: "/", Env: map[string]string{"CI": "1"}, Limits: sandbox.Limits{Processes: 7}}
 	result := b.call(RunCommand, args{"command": "make test", "timeout_seconds": 1 << 40})
-	require.Equal(t, "make test", runner.got.Shell)
+	require.Equal(t, pipefail+"make test", runner.got.Shell)
 	require.Empty(t, runner.got.Args)
 	require.Equal(t, b.env.Root, runner.got.Root)
 	require.Equal(t, "1", runner.got.Env["CI"])
 	require.Equal(t, 7, runner.got.Limits.Processes)
 	require.Equal(t, DefaultLimits.MaxTimeout, runner.got.Limits.Timeout)
-	require.Less(t, len(result.Text), DefaultLimits.OutputBytes+200)
+	require.Less(t, len(result.Text), DefaultLimits.OutputBytes+500)
 	require.Contains(t, result.Text, "head\n")
 	require.Contains(t, result.Text, "\ntail")
 	require.Contains(t, result.Text, "bytes omitted")
@@ -579,9 +583,17 @@ func FuzzCallsNeverTouchWhatLiesOutside(f *testing.F) {
 
 func TestANullForWhatMayBeLeftOutIsNothing(t *testing.T) {
 	t.Parallel()
-	require.JSONEq(t, `{"path":null,"end":1}`, string(withoutNulls([]byte(`{"path":null,"start": null ,"end":1}`), []string{"end", "start"})))
-	require.Equal(t, "null", string(withoutNulls([]byte("null"), []string{"start"})))
-	optional, err := optionalOf(readFile().Definition().Parameters)
-	require.NoError(t, err)
-	require.Equal(t, []string{"end_line", "start_line"}, optional)
+	for _, c := range []struct {
+		tool              Tool
+		given, understood string
+	}{
+		{readFile(), `{"path":null,"start_line": null ,"end_line":1}`, `{"path":null,"end_line":1}`},
+		{readFile(), `null`, `null`},
+		{readFile(), `{"path":"a","other":null}`, `{"path":"a","other":null}`},
+		{editFile(), `{"path":"a","old_text":null,"edits":[{"old_text":null,"replace_all":null}]}`, `{"path":"a","edits":[{"old_text":null}]}`},
+	} {
+		s, err := compile(c.tool.Definition().Parameters)
+		require.NoError(t, err)
+		require.JSONEq(t, c.understood, string(s.withoutNulls([]byte(c.given))))
+	}
 }

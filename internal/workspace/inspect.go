@@ -71,14 +71,21 @@ func (m *Manager) DiffBetween(ctx context.Context, from, to contract.Workspace, 
 }
 
 func (r *mirror) diff(ctx context.Context, from, to string, maxBytes int) (string, error) {
+	return r.diffOf(ctx, from, to, "", maxBytes)
+}
+
+// diffOf is diff for one path, or for all if it is empty.
+func (r *mirror) diffOf(ctx context.Context, from, to, path string, maxBytes int) (string, error) {
 	if maxBytes <= 0 {
 		maxBytes = DefaultDiffBytes
 	}
 	var out bytes.Buffer
 	limited := &limitedWriter{w: &out, left: int64(maxBytes)}
-	_, err := r.run(ctx, call{stdout: limited, args: []string{
-		"diff-tree", "-r", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", from, to,
-	}})
+	args := []string{"diff-tree", "-r", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", from, to}
+	if path != "" {
+		args = append(args, "--", path)
+	}
+	_, err := r.run(ctx, call{stdout: limited, args: args})
 	if limited.cut {
 		text := out.String()
 		text = text[:strings.LastIndexByte(text, '\n')+1]

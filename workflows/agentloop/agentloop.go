@@ -318,7 +318,7 @@ func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef
 // calls with a repository that is not on this host yet, are ordinary activities.
 func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflow.Future {
 	args := contract.ToolInput{
-		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, Timeout: l.in.Settings.CommandTimeout,
+		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout,
 	}
 	ordinary := func() workflow.Future {
 		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+options.SaveTime, contract.ActivityTool, args)

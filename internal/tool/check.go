@@ -1,0 +1,40 @@
+package tool
+
+import (
+	"context"
+	_ "embed"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+//go:embed check.md
+var checkDescription string
+
+type checkParams struct {
+	Name string `json:"name" jsonschema:"minLength=1" jsonschema_description:"Name of the check, as listed in your task."`
+	On   string `json:"on,omitempty" jsonschema:"enum=workspace,enum=base" jsonschema_description:"workspace: with all changes so far. base: without any change. Default: workspace."`
+}
+
+func check() Tool {
+	return define(Definition{Name: Check, Description: checkDescription, ReadOnly: true, Long: true}, runCheck)
+}
+
+func runCheck(ctx context.Context, env Env, p checkParams) (Result, error) {
+	if env.Check == nil {
+		return failed(contract.CodeForbidden, "The project's checks cannot be run here."), nil
+	}
+	report, err := env.Check(ctx, p.Name, p.On == "base")
+	if err != nil {
+		return Result{}, err
+	}
+	if report.Unknown {
+		return failed("", "There is no check named %q. The project's checks: %s.", fault.Clip(p.Name, 100), strings.Join(report.Names, ", ")), nil
+	}
+	text := report.Text
+	if report.Log != "" {
+		text += `[the whole output: read_output {"id": "` + report.Log + `"}]` + "\n"
+	}
+	return Result{OK: report.OK, Text: text}, nil
+}
