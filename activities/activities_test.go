@@ -577,7 +577,7 @@ func TestATruncatedResponseNamesTheBudgetThatLimitedIt(t *testing.T) {
     usage: {prompt_tokens: 900, completion_tokens: 100}
 `)
 	e, _ := h.openStep()
-	result, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice, Budget: contract.RunBudget{Tokens: 20_000}})
+	result, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice, Budget: contract.RunBudget{Tokens: 30_000}})
 	require.Nil(t, failure)
 	require.Contains(t, result.Bad, "the response was cut off at the output limit, which the budget for run 1")
 	require.Contains(t, result.Bad, "execution.run.tokens) lowered to")
