@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -335,57 +337,126 @@ func (a *app) configuredModels(ctx context.Context, check bool, why error) (cont
 	return out, nil
 }
 
+// modelsUpdate are the flags of an update of the catalogue.
+type modelsUpdate struct {
+	file, scores, categories, date string
+	dryRun, reset                  bool
+}
+
 func newModelsUpdate(a *app) *cobra.Command {
-	var file, date string
-	var dryRun, reset bool
+	var u modelsUpdate
 	cmd := &cobra.Command{
 		Use: "update", Short: "Update the catalogue of models from a file", Args: noArgs,
 		Long: `Update compares a file with the catalogue of models, shows what changes, and stores it in the
 database. Workers and servers use it within a minute, without a restart; calls that were made keep
 their costs. Entries of models.catalogue in the configuration stay in force.
 
-The file is LiteLLM's model_prices_and_context_window.json, the api.json of models.dev, or a
-catalogue file like internal/model/catalogue.yaml. An entry counts until a later release of rgpt
-has one of a newer source.`,
+The file of --file is LiteLLM's model_prices_and_context_window.json, the api.json of models.dev,
+or a catalogue file like internal/model/catalogue.yaml. An entry counts until a later release of
+rgpt has one of a newer source.
+
+The files of --scores and --categories are the table of LiveBench's leaderboard and its
+categories. Once scores are stored, those that makers published about their models, which the
+catalogue of the release has, do not count any more: results of different benchmarks cannot be
+compared.`,
 		Example: `  rgpt models update --file api.json --dry-run
   rgpt models update --file model_prices_and_context_window.json --date 2026-11-20
+  rgpt models update --scores table_2026_01_08.csv --categories categories_2026_01_08.json
   rgpt models update --reset`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if (file == "") == !reset {
-				return usageError{errors.New("specify either --file or --reset")}
+			if err := u.check(); err != nil {
+				return usageError{err}
 			}
 			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
 				runs, ok := h.(*backend.Local)
 				if !ok {
 					return usageError{errors.New("rgpt models update works only on this machine, not through a server")}
 				}
-				if reset {
+				switch {
+				case u.reset:
 					return a.resetModels(cmd.Context(), runs)
+				case u.scores != "":
+					return a.updateScores(cmd.Context(), runs, u)
 				}
-				return a.updateModels(cmd.Context(), runs, file, date, dryRun)
+				return a.updateModels(cmd.Context(), runs, u)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "file with the models")
-	cmd.Flags().StringVar(&date, "date", "", "day of the file's data, such as 2026-11-20 (default: the day on which the file was changed)")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and store nothing")
-	cmd.Flags().BoolVar(&reset, "reset", false, "remove what was stored by updates")
+	cmd.Flags().StringVar(&u.file, "file", "", "file with the models")
+	cmd.Flags().StringVar(&u.scores, "scores", "", "LiveBench's table of results (CSV)")
+	cmd.Flags().StringVar(&u.categories, "categories", "", "with --scores: LiveBench's categories (JSON)")
+	cmd.Flags().StringVar(&u.date, "date", "", "day of the file's data, such as 2026-11-20 (default: the day in the table's name, otherwise that on which the file was changed)")
+	cmd.Flags().BoolVar(&u.dryRun, "dry-run", false, "show what would change, and store nothing")
+	cmd.Flags().BoolVar(&u.reset, "reset", false, "remove what was stored by updates")
 	return cmd
 }
 
+func (u modelsUpdate) check() error {
+	given := 0
+	for _, set := range []bool{u.file != "", u.scores != "", u.reset} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return errors.New("specify one of --file, --scores and --reset")
+	case (u.scores == "") != (u.categories == ""):
+		return errors.New("--scores and --categories must be specified together")
+	}
+	return nil
+}
+
 // updateModels shows what a file changes in the catalogue, and stores it unless it is a dry run.
-func (a *app) updateModels(ctx context.Context, runs *backend.Local, file, date string, dryRun bool) error {
-	source, err := readSource(file, date)
+func (a *app) updateModels(ctx context.Context, runs *backend.Local, u modelsUpdate) error {
+	data, asOf, err := readSource(u.file, u.date)
 	if err != nil {
-		return usageError{err}
+		return usageError{fmt.Errorf("cannot read the models: %w", err)}
 	}
-	changes, err := runs.UpdateCatalogue(ctx, source.Models, !dryRun, caller())
+	source, err := modelsource.Read(data, asOf)
 	if err != nil {
-		return err
+		return usageError{fmt.Errorf("cannot read the models in %s: %w", u.file, err)}
 	}
+	changes, err := runs.UpdateCatalogue(ctx, source.Models, !u.dryRun, caller())
+	if err == nil {
+		a.printChanges(changes, string(source.Format), fmt.Sprintf("%d models in the file (%s)", len(source.Models), source.Format), u.dryRun)
+	}
+	return err
+}
+
+// tableDay matches the day of the questions in the name of LiveBench's tables.
+var tableDay = regexp.MustCompile(`(20\d\d)_(\d\d)_(\d\d)\.csv$`)
+
+// updateScores shows what results of a benchmark change in the catalogue, and stores it unless it is a
+// dry run.
+func (a *app) updateScores(ctx context.Context, runs *backend.Local, u modelsUpdate) error {
+	if day := tableDay.FindStringSubmatch(u.scores); u.date == "" && day != nil {
+		u.date = strings.Join(day[1:], "-")
+	}
+	table, asOf, err := readSource(u.scores, u.date)
+	if err != nil {
+		return usageError{fmt.Errorf("cannot read the scores: %w", err)}
+	}
+	categories, _, err := readSource(u.categories, "")
+	if err != nil {
+		return usageError{fmt.Errorf("cannot read the categories: %w", err)}
+	}
+	results, err := modelsource.LiveBench(bytes.NewReader(table), categories, asOf.UTC().Format(time.DateOnly))
+	if err != nil {
+		return usageError{fmt.Errorf("cannot read the scores in %s by the categories in %s: %w", u.scores, u.categories, err)}
+	}
+	changes, err := runs.UpdateScores(ctx, results, !u.dryRun, caller())
+	if err == nil {
+		a.printChanges(changes, "livebench", fmt.Sprintf("%d results in the table", len(results)), u.dryRun)
+	}
+	return err
+}
+
+// printChanges prints what an update changes in the catalogue.
+func (a *app) printChanges(changes []modelsource.Change, format, read string, dryRun bool) {
 	if a.json {
-		a.printJSON(map[string]any{"format": source.Format, "stored": !dryRun, "changes": store.NotNil(changes)})
-		return nil
+		a.printJSON(map[string]any{"format": format, "stored": !dryRun, "changes": store.NotNil(changes)})
+		return
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	for _, c := range changes {
@@ -399,36 +470,32 @@ func (a *app) updateModels(ctx context.Context, runs *backend.Local, file, date 
 	if len(changes) == 0 {
 		stored = "The catalogue has all of it already."
 	}
-	fmt.Fprintf(a.out, "%d models in the file (%s), %d changes. %s\n", len(source.Models), source.Format, len(changes), stored)
-	return nil
+	fmt.Fprintf(a.out, "%s, %d changes. %s\n", read, len(changes), stored)
 }
 
-// readSource reads a source of models from a file.
-func readSource(file, date string) (modelsource.Document, error) {
+// readSource reads a file with data about models, and the day of its data: the given one, or that on
+// which the file was changed.
+func readSource(file, date string) (data []byte, asOf time.Time, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return modelsource.Document{}, fmt.Errorf("cannot read the models: %w", err)
+		return nil, asOf, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return modelsource.Document{}, fmt.Errorf("cannot read the models: %w", err)
+		return nil, asOf, err
 	}
-	asOf := info.ModTime()
+	asOf = info.ModTime()
 	if date != "" {
 		if asOf, err = time.Parse(time.DateOnly, date); err != nil {
-			return modelsource.Document{}, fmt.Errorf("--date %s is not a day such as 2026-11-20", date)
+			return nil, asOf, fmt.Errorf("--date %s is not a day such as 2026-11-20", date)
 		}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, modelsource.MaxSize+1))
-	if err != nil {
-		return modelsource.Document{}, fmt.Errorf("cannot read the models: %w", err)
+	data, err = io.ReadAll(io.LimitReader(f, modelsource.MaxSize+1))
+	if err == nil && len(data) > modelsource.MaxSize {
+		err = fmt.Errorf("%s has more than the %d bytes allowed", file, modelsource.MaxSize)
 	}
-	d, err := modelsource.Read(data, asOf)
-	if err != nil {
-		return d, fmt.Errorf("cannot read the models in %s: %w", file, err)
-	}
-	return d, nil
+	return data, asOf, err
 }
 
 func (a *app) resetModels(ctx context.Context, runs *backend.Local) error {

@@ -78,8 +78,12 @@ func TestAnUpdateIsRefusedWithItsReason(t *testing.T) {
 		args   []string
 		reason string
 	}{
-		{[]string{}, "specify either --file or --reset"},
-		{[]string{"--file", file, "--reset"}, "specify either --file or --reset"},
+		{[]string{}, "specify one of --file, --scores and --reset"},
+		{[]string{"--file", file, "--reset"}, "specify one of --file, --scores and --reset"},
+		{[]string{"--file", file, "--scores", file, "--categories", file}, "specify one of --file, --scores and --reset"},
+		{[]string{"--scores", file}, "--scores and --categories must be specified together"},
+		{[]string{"--scores", file, "--categories", filepath.Join(p.dir, "missing")}, "cannot read the categories"},
+		{[]string{"--scores", file, "--categories", file}, "cannot read the scores in "},
 		{[]string{"--file", file}, "neither LiteLLM"},
 		{[]string{"--file", filepath.Join(p.dir, "missing")}, "cannot read the models"},
 		{[]string{"--file", file, "--date", "yesterday"}, "is not a day"},
@@ -295,7 +299,7 @@ func TestACheckFindsModelsThatTheirProviderDoesNotHave(t *testing.T) {
 func TestScoresArePrintedWithTheirSourceAndDay(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
-	require.NotContains(t, p.ok(t, "models", "--all").out, "SCORE")
+	require.Regexp(t, `(?m)^openai +gpt-5 +agentic_coding +0\.75 +2025-08-07 +SWE-bench Verified, as published by OpenAI, `, p.ok(t, "models", "--all").out)
 	file := filepath.Join(p.dir, "scores.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`sources: [{name: our tests, date: 2026-12-01}]
 models:
@@ -308,6 +312,29 @@ models:
 		require.Regexp(t, `(?m)^openai +gpt-9 +coding +0\.76 +2026-11-01 +LiveBench: gpt-9$`, out)
 		require.Regexp(t, `(?m)^openai +gpt-9 +reasoning +0\.90 `, out)
 	}
+}
+
+func TestScoresOfABenchmarkReplaceThoseThatMakersPublished(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	table, categories := filepath.Join(p.dir, "table_2026_11_25.csv"), filepath.Join(p.dir, "categories.json")
+	require.NoError(t, os.WriteFile(table, []byte("model,generation,agents,puzzles\ngpt-5-high,70,60,90\nof-nobody,1,1,1\n"), 0o600))
+	require.NoError(t, os.WriteFile(categories, []byte(`{"Coding": ["generation"], "Agentic Coding": ["agents"], "Reasoning": ["puzzles"]}`), 0o600))
+	update := []string{"models", "update", "--scores", table, "--categories", categories}
+
+	dry := p.ok(t, append(update, "--dry-run")...).out
+	require.Regexp(t, `(?m)^scores +openai/gpt-5 +coding 0\.7, agentic_coding 0\.6, reasoning 0\.9 \(LiveBench: gpt-5-high\)$`, dry)
+	require.Contains(t, dry, "2 results in the table")
+	require.NotContains(t, p.ok(t, "models", "--all").out, "LiveBench")
+
+	require.Contains(t, p.ok(t, update...).out, "Stored")
+	out := p.ok(t, "models", "--all").out
+	require.Regexp(t, `(?m)^openai +gpt-5 +agentic_coding +0\.60 +2026-11-25 +LiveBench: gpt-5-high$`, out)
+	require.NotContains(t, out, "as published by", "results of two benchmarks are not mixed")
+	require.Contains(t, p.ok(t, update...).out, "The catalogue has all of it already.")
+
+	p.ok(t, "models", "update", "--reset")
+	require.Contains(t, p.ok(t, "models", "--all").out, "as published by OpenAI")
 }
 
 func TestWhatIsLeftOfTheSharedBudgetsIsShown(t *testing.T) {

@@ -180,12 +180,28 @@ func (r *Runs) Catalogue(ctx context.Context) (model.Catalogue, error) {
 // UpdateCatalogue compares a source with the catalogue and, if apply is set, stores what is new or
 // differs, for all processes of the installation. Configured entries stay in force.
 func (r *Runs) UpdateCatalogue(ctx context.Context, source model.Catalogue, apply bool, by string) ([]modelsource.Change, error) {
+	today := time.Now().UTC().Format(time.DateOnly)
+	return r.updateCatalogue(ctx, apply, by, func(known model.Catalogue) ([]modelsource.Change, model.Catalogue) {
+		return modelsource.Changes(known, source, today)
+	})
+}
+
+// UpdateScores compares results of a benchmark with the catalogue and, if apply is set, stores the
+// scores that are new or differ, as UpdateCatalogue does. From then on, the installation does not use
+// the scores that makers published.
+func (r *Runs) UpdateScores(ctx context.Context, results []modelsource.Result, apply bool, by string) ([]modelsource.Change, error) {
+	return r.updateCatalogue(ctx, apply, by, func(known model.Catalogue) ([]modelsource.Change, model.Catalogue) {
+		return modelsource.ScoreChanges(known, results)
+	})
+}
+
+func (r *Runs) updateCatalogue(ctx context.Context, apply bool, by string, compare func(model.Catalogue) ([]modelsource.Change, model.Catalogue)) ([]modelsource.Change, error) {
 	stored := catalogue.New(r.Store)
 	learned, err := stored.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	changes, entries := modelsource.Changes(model.DefaultCatalogue().Learn(learned), source, time.Now().UTC().Format(time.DateOnly))
+	changes, entries := compare(model.DefaultCatalogue().Learn(learned))
 	if !apply || len(entries) == 0 {
 		return changes, nil
 	}

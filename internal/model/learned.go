@@ -36,16 +36,22 @@ func (c Checked) After(earlier []Checked) Checked {
 }
 
 // Learn adds what an installation has learned. An update counts unless the catalogue has an entry of
-// a later source, as after an upgrade of the program.
+// a later source, as after an upgrade of the program; its scores count in any case.
 func (c Catalogue) Learn(l Learned) Catalogue {
 	out := slices.Clone(c)
 	for _, u := range l.Updates {
-		newer := slices.ContainsFunc(c, func(e CatalogueEntry) bool {
+		newer := slices.IndexFunc(c, func(e CatalogueEntry) bool {
 			return e.Provider == u.Provider && e.Model == u.Model && e.SourceDate > u.SourceDate
 		})
-		if !newer {
-			out = append(out, u)
+		if newer >= 0 {
+			if len(u.Scores) == 0 {
+				continue
+			}
+			scores := u.Scores
+			u = c[newer]
+			u.Scores = scores
 		}
+		out = append(out, u)
 	}
 	return out
 }

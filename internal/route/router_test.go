@@ -157,3 +157,18 @@ func TestAMemberOfADeliberationIsRoutedToo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, cheap, d.Choice)
 }
+
+func TestTheScoreOfAnAgentIsThatOfItsWork(t *testing.T) {
+	t.Parallel()
+	e := model.CatalogueEntry{Scores: []model.Score{
+		{Name: "coding", Value: 0.5, Source: "bench"}, {Name: "agentic_coding", Value: 0.7, Source: "SWE-bench", Date: "2026-01-02"}, {Name: "reasoning", Value: 0.9, Source: "GPQA"},
+	}}
+	for agent, want := range map[contract.Agent]string{contract.AgentBuilder: "0.7 SWE-bench, 2026-01-02", contract.AgentRepair: "0.7 SWE-bench, 2026-01-02", contract.AgentPlanner: "0.9 GPQA"} {
+		value, source := route.ScoreOf(e, agent)
+		require.Equal(t, want, fmt.Sprintf("%g %s", *value, source), agent)
+	}
+	value, _ := route.ScoreOf(model.CatalogueEntry{Scores: e.Scores[:1]}, contract.AgentBuilder)
+	require.InDelta(t, 0.5, *value, 0, "of coding if nothing else was measured")
+	value, _ = route.ScoreOf(model.CatalogueEntry{Scores: e.Scores[:1]}, contract.AgentPlanner)
+	require.Nil(t, value)
+}

@@ -6,10 +6,21 @@ import (
 )
 
 // ScoreOf returns a model's score for an agent's work and where it comes from; nil if it is unknown.
+// Agents that write code by calling tools are measured by agentic coding, or else by coding.
 func ScoreOf(e model.CatalogueEntry, agent contract.Agent) (*float64, string) {
-	for _, score := range e.Scores {
-		if score.Name == string(SkillOf(agent)) {
-			return &score.Value, score.Source + ", " + score.Date
+	names := []string{string(SkillOf(agent))}
+	if SkillOf(agent) == SkillCoding {
+		names = []string{model.ScoreAgenticCoding, model.ScoreCoding}
+	}
+	for _, name := range names {
+		for _, score := range e.Scores {
+			if score.Name == name {
+				source := score.Source
+				if score.Date != "" {
+					source += ", " + score.Date
+				}
+				return &score.Value, source
+			}
 		}
 	}
 	return nil, ""

@@ -104,13 +104,13 @@ func Catalogue(cfg *config.Config) model.Catalogue { return LearnedCatalogue(cfg
 
 // LearnedCatalogue is Catalogue with what the installation has stored: updates override the built-in
 // catalogue, configured entries override both, and capabilities that were tried at a provider
-// override all of them.
+// override all of them. Models without scores get those that their makers published.
 func LearnedCatalogue(cfg *config.Config, learned model.Learned) model.Catalogue {
 	own := make([]model.CatalogueEntry, 0, len(cfg.Models.Catalogue))
 	for _, e := range cfg.Models.Catalogue {
 		own = append(own, configured(e))
 	}
-	return model.DefaultCatalogue().Learn(learned).With(own...).Correct(learned.Checks, Providers(cfg))
+	return model.DefaultCatalogue().Learn(learned).With(own...).WithPublishedScores(learned).Correct(learned.Checks, Providers(cfg))
 }
 
 // configured returns an entry of models.catalogue.

@@ -16,11 +16,12 @@ const (
 	ChangeDeprecated = "deprecated"
 	ChangeOther      = "changed"
 	ChangeRemoved    = "removed"
+	ChangeScores     = "scores"
 )
 
 // Change is what a source says about a model that the catalogue does not.
 type Change struct {
-	Kind     string `json:"kind"` // new, price, deprecated, changed or removed
+	Kind     string `json:"kind"` // new, price, deprecated, changed, removed or scores
 	Provider string `json:"provider"`
 	Model    string `json:"model"`
 	Detail   string `json:"detail"`

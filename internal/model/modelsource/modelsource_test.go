@@ -158,6 +158,39 @@ func TestMediumEffortCountsWhereHighWasNotMeasured(t *testing.T) {
 	require.Equal(t, "LiveBench: m-1-5-thinking-64k-medium-effort", c[0].Scores[0].Source)
 }
 
+func TestNewScoresOfABenchmarkChangeTheirModelsAlone(t *testing.T) {
+	t.Parallel()
+	results, err := LiveBench(strings.NewReader(table), []byte(categories), "2026-01-08")
+	require.NoError(t, err)
+	known := model.Catalogue{
+		{Provider: "openrouter", Model: "v/m-1.5", PriceIn: 1},
+		{Provider: "openai", Model: "m-1.5", PriceIn: 1, SourceDate: "2026-01-01"},
+		{Provider: "openai", Model: "m-1.5", PriceIn: 2, SourceDate: "2026-01-02"},
+		{Provider: "openai", Model: "unknown there", Scores: []model.Score{{Name: "coding", Value: 0.5}}},
+	}
+	changes, entries := ScoreChanges(known, results)
+	require.Equal(t, []Change{
+		{ChangeScores, "openai", "m-1.5", "coding 0.7, agentic_coding 0.5, reasoning 0.35 (LiveBench: m-1.5-high)"},
+		{ChangeScores, "openrouter", "v/m-1.5", "coding 0.7, agentic_coding 0.5, reasoning 0.35 (LiveBench: m-1.5-high)"},
+	}, changes)
+	require.InDelta(t, 2, entries[0].PriceIn, 0, "the entry that counts")
+	require.Equal(t, "2026-01-02", entries[0].SourceDate)
+	changes, entries = ScoreChanges(append(known, entries...), results)
+	require.Empty(t, changes, "the second time, they are known")
+	require.Empty(t, entries)
+}
+
+func TestAHostileTableHasNoEffectOnTerminalsAndRankings(t *testing.T) {
+	t.Parallel()
+	results, err := LiveBench(strings.NewReader("model,one,two\nm\x1b[2J"+strings.Repeat("x", 500)+",1,1\nnan,NaN,1\ninf,Inf,1\nhuge,1e9,1\n"), []byte(categories), "2026-01-08")
+	require.NoError(t, err)
+	require.NotContains(t, results[0].Scores[0].Source, "\x1b")
+	require.LessOrEqual(t, len(results[0].Scores[0].Source), maxName+10)
+	for _, r := range results[1:] {
+		require.Empty(t, r.Scores, r.Name)
+	}
+}
+
 func TestLowEffortAloneSaysNothing(t *testing.T) {
 	t.Parallel()
 	results, err := LiveBench(strings.NewReader("model,one,two\nm-low,1,1\n"), []byte(categories), "2026-01-08")

@@ -53,7 +53,7 @@ func LiveBench(table io.Reader, categories []byte, day string) ([]Result, error)
 		for _, want := range liveBenchScores {
 			if mean, ok := meanOf(head, row, tasks[want.category]); ok {
 				result.Scores = append(result.Scores, model.Score{
-					Name: want.score, Value: math.Round(mean*10) / 1000, Source: "LiveBench: " + row[0], Date: day,
+					Name: want.score, Value: math.Round(mean*10) / 1000, Source: shown("LiveBench: " + row[0]), Date: day,
 				})
 			}
 		}
@@ -71,12 +71,40 @@ func meanOf(head, row, tasks []string) (float64, bool) {
 			return 0, false
 		}
 		v, err := strconv.ParseFloat(row[at], 64)
-		if err != nil || v < 0 || v > 100 {
+		if err != nil || !(v >= 0 && v <= 100) { // nor NaN
 			return 0, false
 		}
 		sum += v
 	}
 	return sum / float64(len(tasks)), len(tasks) > 0
+}
+
+// ScoreChanges compares the scores of a catalogue with results of a benchmark. It returns what changes,
+// and the entries of the models with new scores. Models without a result keep their scores.
+func ScoreChanges(known model.Catalogue, results []Result) ([]Change, model.Catalogue) {
+	var changes []Change
+	var entries model.Catalogue
+	for _, e := range AddScores(current(known), results) {
+		old, _ := find(known, e.Provider, e.Model)
+		if slices.Equal(old.Scores, e.Scores) {
+			continue
+		}
+		var values []string
+		for _, s := range e.Scores {
+			values = append(values, fmt.Sprintf("%s %.3g", s.Name, s.Value))
+		}
+		changes = append(changes, Change{ChangeScores, e.Provider, e.Model, strings.Join(values, ", ") + " (" + e.Scores[0].Source + ")"})
+		entries = append(entries, e)
+	}
+	return changes, entries
+}
+
+// current returns the entry that counts for each model, sorted.
+func current(c model.Catalogue) model.Catalogue {
+	out := slices.Clone(c)
+	slices.Reverse(out)
+	slices.SortStableFunc(out, compareEntries)
+	return slices.CompactFunc(out, func(a, b model.CatalogueEntry) bool { return compareEntries(a, b) == 0 })
 }
 
 // variant matches what benchmarks add to a model's name: a date, the amount of reasoning.
@@ -88,10 +116,10 @@ var variant = regexp.MustCompile(`^(-\d{8}|-\d{4}-\d{2}-\d{2}|-\d{2}-\d{4}|-\d{2
 func AddScores(c model.Catalogue, results []Result) model.Catalogue {
 	out := slices.Clone(c)
 	for i := range out {
-		name := plain(out[i].Model)
+		name := model.PlainName(out[i].Model)
 		best, found := Result{}, -1
 		for _, r := range results {
-			rest, ok := strings.CutPrefix(plain(r.Name), name)
+			rest, ok := strings.CutPrefix(model.PlainName(r.Name), name)
 			if !ok || !variant.MatchString(rest) {
 				continue
 			}
@@ -104,12 +132,6 @@ func AddScores(c model.Catalogue, results []Result) model.Catalogue {
 		}
 	}
 	return out
-}
-
-// plain returns a model's name as benchmarks write it: without the vendor, and 4.5 as 4-5.
-func plain(name string) string {
-	name = name[strings.LastIndex(name, "/")+1:]
-	return strings.ReplaceAll(name, ".", "-")
 }
 
 // effortRank orders the variants of a model: the higher, the closer to high effort.

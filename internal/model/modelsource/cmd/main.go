@@ -136,7 +136,7 @@ func render(sources []model.CatalogueSource, all model.Catalogue) ([]byte, error
 # Limits are in tokens, prices in US dollars for a million tokens. Prices change: what a run costs is
 # computed with these numbers, what is paid is the provider's invoice. LiteLLM is (c) 2023
 # Berri AI, models.dev is (c) 2025 models.dev, both under the MIT licence. Scores, if there are any,
-# are those of LiveBench, at high effort if that was measured.
+# are those of LiveBench, at high effort if that was measured; scores.yaml has those of the makers.
 `)
 	head, err := yaml.Marshal(map[string]any{"sources": sources})
 	if err != nil {
