@@ -1,0 +1,27 @@
+package extract
+
+// processors are tried in this order; the last one takes all files. To support a file type, add a
+// processor here.
+var processors = []Processor{
+	golang, javascript, python, java, rust, ruby, cpp, csharp, php, kotlin, shell,
+	markdown{}, yaml, json, toml, sql, makefile, protobuf, graphql, swift, scala, lua, elixir, terraform, prose,
+	anything,
+}
+
+// Version changes whenever a processor finds something else in a file than before, so that stored
+// extracts are computed again.
+const Version = 1
+
+// headBytes is the number of bytes of a file that processors get to recognise it.
+const headBytes = 512
+
+// File extracts one file, given its path with slashes.
+func File(path string, content []byte) Extract {
+	head := content[:min(len(content), headBytes)]
+	for _, p := range processors {
+		if p.Matches(path, head) {
+			return p.Extract(path, content)
+		}
+	}
+	return Extract{}
+}
