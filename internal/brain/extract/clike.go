@@ -33,6 +33,7 @@ func langC(name string) string {
 
 // inlineC recognises braces of initial values in a constructor's list and of default arguments.
 func inlineC(s *scan, from, brace int) bool {
+	from = s.startC(from, brace)
 	colon := s.find(':', from, brace)
 	if colon > from && s.kind(colon-1) == ')' && s.kind(colon+1) != ':' {
 		next := s.kind(s.closing(brace) + 1)

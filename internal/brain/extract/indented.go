@@ -289,6 +289,9 @@ func (s *scan) moduleRuby(st statement, i int) block {
 
 func (s *scan) defRuby(st statement, i int, in block, public bool) block {
 	at := i + 1
+	if s.kind(at) == '@' {
+		at++
+	}
 	for s.kind(at) == tokIdent && s.kind(at+1) == '.' { // def self.name
 		at += 2
 	}

@@ -332,7 +332,9 @@ func (l *lexer) heredocs() {
 				break
 			}
 		}
-		l.prose = append(l.prose, Span{start, l.pos})
+		if l.pos > start {
+			l.prose = append(l.prose, Span{start, l.pos})
+		}
 	}
 	l.pending = l.pending[:0]
 }

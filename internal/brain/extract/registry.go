@@ -1,11 +1,10 @@
 package extract
 
-// processors are tried in this order; the last one takes all files. To support a file type, add a
+// processors are tried in this order; the first one that matches is used. To support a file type, add a
 // processor here.
 var processors = []Processor{
 	golang, javascript, python, java, rust, ruby, cpp, csharp, php, kotlin, shell,
 	markdown{}, yaml, json, toml, sql, makefile, protobuf, graphql, swift, scala, lua, elixir, terraform, prose,
-	anything,
 }
 
 // Version changes whenever a processor finds something else in a file than before, so that stored
@@ -23,5 +22,5 @@ func File(path string, content []byte) Extract {
 			return p.Extract(path, content)
 		}
 	}
-	return Extract{}
+	return anything.Extract(path, content)
 }
