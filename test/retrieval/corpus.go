@@ -105,7 +105,7 @@ func (s *store) add(path, id string, content []byte) {
 		return
 	}
 	content = content[:min(len(content), maxContent)]
-	e := analyse(path, content)
+	e := extract.File(path, content)
 	b, counts := &blob{Lang: e.Lang, Imports: e.Imports, Package: e.Package}, counter{}
 	for _, symbol := range e.Symbols {
 		s.count(counts, &b.Lengths, rank.FieldSymbol, []byte(symbol.Name))

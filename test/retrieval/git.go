@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -58,6 +59,9 @@ func (r *repository) output(args ...string) ([]byte, error) {
 	return out, nil
 }
 
+// errMissing says that a mirror lacks an object, as mirrors without large files do.
+var errMissing = errors.New("is missing in the mirror")
+
 // blob reads an object.
 func (r *repository) blob(id string) ([]byte, error) {
 	if _, err := fmt.Fprintln(r.in, id); err != nil {
@@ -69,7 +73,7 @@ func (r *repository) blob(id string) ([]byte, error) {
 	}
 	fields := strings.Fields(head)
 	if len(fields) != 3 {
-		return nil, fmt.Errorf("object %s is missing: %s", id, strings.TrimSpace(head))
+		return nil, fmt.Errorf("object %s: %w", id, errMissing)
 	}
 	size, err := strconv.Atoi(fields[2])
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/internal/brain/history"
-	"github.com/rocketgpt/orchestrator/internal/brain/rank"
 )
 
 // prepared is a repository whose questions can be asked, as it is cached on disk.
@@ -32,7 +32,7 @@ type commit struct {
 	Baselines map[kind]map[string][]uint32 // first files of each baseline
 	Past      []int                        // numbers in the log that are ancestors
 	view      *snapshot
-	past      rank.Past
+	past      *history.History
 }
 
 // maxRanks is the number of files of a ranking that are kept.
@@ -122,19 +122,26 @@ func (p *prepared) commit(r *repository, id, parent string) (commit, error) {
 	if c.Files, err = r.tree(parent); err != nil {
 		return c, err
 	}
+	files := c.Files
+	c.Files = nil
+	for _, f := range files {
+		if p.Store.Blobs[f.Blob] == nil || p.Store.Paths[f.Path] == nil {
+			content, err := r.blob(f.Blob)
+			if errors.Is(err, errMissing) {
+				continue // for all methods
+			}
+			if err != nil {
+				return c, err
+			}
+			p.Store.add(f.Path, f.Blob, content)
+		}
+		c.Files = append(c.Files, f)
+	}
 	wanted := wantedOf(one[0])
 	for _, f := range c.Files {
 		if slices.Contains(wanted, f.Path) {
 			c.Wanted = append(c.Wanted, f.Path)
 		}
-		if p.Store.Blobs[f.Blob] != nil && p.Store.Paths[f.Path] != nil {
-			continue
-		}
-		content, err := r.blob(f.Blob)
-		if err != nil {
-			return c, err
-		}
-		p.Store.add(f.Path, f.Blob, content)
 	}
 	diff, err := r.output("diff-tree", "-r", "-p", "-M", "--no-commit-id", id)
 	if err != nil {

@@ -311,3 +311,10 @@ func (h *History) Activity(path string) float64 {
 	}
 	return sum
 }
+
+// With returns the history with other weights.
+func (h *History) With(w Weights) *History {
+	v := *h
+	v.weights = w
+	return &v
+}

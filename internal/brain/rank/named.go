@@ -9,7 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/brain/terms"
 )
 
-// How much it counts that a question names a path, compared with words that occur in the path.
+// How much it counts that a question names a path, and how.
 const (
 	namedExactly  = 100 // the path itself
 	namedByTail   = 60  // its last part, from a directory on, or a stack trace's longer path
@@ -21,12 +21,12 @@ const (
 // maxSameName is the number of files that one name may stand for; a more common one says nothing.
 const maxSameName = 50
 
-// paths ranks by what the question says about paths: names of files, and words.
-func (s *search) paths() (list, error) {
-	scores := make([]float64, s.corpus.Docs())
-	for _, e := range s.score([Fields]float64{FieldPath: 1}) {
-		scores[e.doc] = e.score
+// named ranks by the files that the question names.
+func (s *search) named() (list, error) {
+	if len(s.terms.Frames) == 0 && len(s.terms.Paths) == 0 {
+		return nil, nil
 	}
+	scores := make([]float64, s.corpus.Docs())
 	for _, f := range s.terms.Frames {
 		if err := s.addNamed(scores, f.Path); err != nil {
 			return nil, err

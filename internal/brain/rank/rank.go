@@ -15,21 +15,22 @@ type Signal uint8
 
 // The signals.
 const (
-	SignalKeywords  Signal = iota // the words of the question, in all fields
-	SignalPath                    // words, file names and lines of stack traces in paths
-	SignalSymbol                  // identifiers of the question that the file defines
-	SignalPast                    // files that similar commits changed
-	SignalActivity                // files that change often, among those that other signals found
-	SignalVectors                 // embeddings, given by the caller
-	SignalTogether                // files that changed together with the first candidates
-	SignalImports                 // files that import the first candidates, or that they import
-	SignalPair                    // the tests of the first candidates, and what they test
-	SignalNear                    // files beside the first candidates, or with a similar name
-	Signals                       // number of signals
+	SignalKeywords Signal = iota // the words of the question, in all fields
+	SignalNamed                  // file names of the question, also those in stack traces
+	SignalPath                   // words of the question in paths
+	SignalSymbol                 // identifiers of the question that the file defines
+	SignalPast                   // files that similar commits changed
+	SignalActivity               // files that change often, among those that other signals found
+	SignalVectors                // embeddings, given by the caller
+	SignalTogether               // files that changed together with the first candidates
+	SignalImports                // files that import the first candidates, or that they import
+	SignalPair                   // the tests of the first candidates, and what they test
+	SignalNear                   // files beside the first candidates, or with a similar name
+	Signals                      // number of signals
 )
 
 var signalNames = [Signals]string{
-	"keywords", "path", "symbol", "similar commits", "activity", "embedding", "changed together",
+	"keywords", "named", "path", "symbol", "similar commits", "activity", "embedding", "changed together",
 	"imports", "test pair", "nearby",
 }
 
@@ -197,11 +198,12 @@ func (r *Ranker) start(q Question) (*search, error) {
 		return nil, err
 	}
 	s.lists[SignalKeywords] = s.keywords()
-	paths, err := s.paths()
+	s.lists[SignalPath] = s.score([Fields]float64{FieldPath: 1})
+	named, err := s.named()
 	if err != nil {
 		return nil, err
 	}
-	s.lists[SignalPath] = paths
+	s.lists[SignalNamed] = named
 	symbols, err := s.symbols()
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func Tuned() Weights {
 		Identifier: 1.5,
 		K:          10,
 		Signal: [Signals]float64{
-			SignalKeywords: 3, SignalPath: 1, SignalSymbol: 1, SignalPast: 1.5, SignalActivity: 0.5,
+			SignalKeywords: 3, SignalNamed: 3, SignalPath: 1, SignalSymbol: 1, SignalPast: 1.5, SignalActivity: 0.5,
 			SignalVectors: 1.5, SignalTogether: 1, SignalImports: 0.3, SignalPair: 0.7, SignalNear: 0.3,
 		},
 		Depth: 200,

@@ -1,0 +1,282 @@
+// Package repomap describes a repository within a number of tokens: first the files that matter, with
+// the signatures of what they define, then all directories with the number of their files.
+//
+// Names and signatures come from the repository, so they are untrusted: the map shows each on one line,
+// without control characters.
+package repomap
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/internal/brain/extract"
+	"github.com/rocketgpt/orchestrator/internal/brain/rank"
+	"github.com/rocketgpt/orchestrator/internal/brain/terms"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
+)
+
+// DefaultTokens is the size of a map whose caller does not say how large it may be.
+const DefaultTokens = 4000
+
+// Tokens estimates the tokens of a text, as the reservation of a model's budget does.
+func Tokens(text string) int {
+	n := (len(text) + 3) / 4
+	return n + (n+9)/10
+}
+
+// directoriesShare is how much of a map is kept for the directories, in percent of its tokens.
+const directoriesShare = 25
+
+// signaturesOf is the largest number of signatures of the file at a rank, from 0.
+func signaturesOf(position int) int {
+	switch {
+	case position < 3:
+		return 24
+	case position < 10:
+		return 10
+	case position < 25:
+		return 4
+	}
+	return 0
+}
+
+// maxSignature is the number of bytes of a signature in a map.
+const maxSignature = 140
+
+// Map describes the corpus in at most the given number of tokens. files are the files that matter, best
+// first; goal is what they matter for, and may be empty. The same arguments give the same map.
+func Map(c rank.Corpus, files []rank.Result, goal string, tokens int) (string, error) {
+	tokens = cmp.Or(tokens, DefaultTokens)
+	m := &builder{corpus: c, wanted: wantedTerms(goal), left: tokens}
+	heading := fmt.Sprintf("%d files. ", c.Docs())
+	if goal != "" {
+		heading += "Those that seem to matter most for the goal, best first:\n"
+	} else {
+		heading += "Those that seem to matter most, first:\n"
+	}
+	if !m.add(heading) {
+		return "", fmt.Errorf("a map of %d tokens is too small; allow at least %d", tokens, Tokens(heading))
+	}
+	reserve := tokens * directoriesShare / 100
+	for i, f := range files {
+		ok, err := m.file(f.Doc, signaturesOf(i), reserve)
+		if err != nil {
+			return "", err
+		}
+		if !ok {
+			break
+		}
+	}
+	m.directories()
+	return m.text.String(), nil
+}
+
+// wantedTerms returns the terms of a goal.
+func wantedTerms(goal string) map[string]bool {
+	wanted := map[string]bool{}
+	for _, t := range terms.Query(goal).Terms {
+		wanted[t.Text] = true
+	}
+	return wanted
+}
+
+// builder writes a map while tokens are left.
+type builder struct {
+	corpus rank.Corpus
+	wanted map[string]bool
+	text   strings.Builder
+	left   int
+}
+
+// add adds a text if it fits.
+func (m *builder) add(text string) bool {
+	n := Tokens(text)
+	if n > m.left {
+		return false
+	}
+	m.left -= n
+	m.text.WriteString(text)
+	return true
+}
+
+// file adds a file with its most telling signatures, and leaves the reserve. It says whether the file
+// itself fitted.
+func (m *builder) file(doc uint32, signatures, reserve int) (bool, error) {
+	name := prompt.ShownPath(m.corpus.Path(doc)) + "\n"
+	if Tokens(name) > m.left-reserve {
+		return false, nil
+	}
+	m.add(name)
+	if signatures == 0 {
+		return true, nil
+	}
+	e, err := m.corpus.Extract(doc)
+	if err != nil {
+		return false, fmt.Errorf("read what is known of %s: %w", m.corpus.Path(doc), err)
+	}
+	for _, s := range m.choose(e.Symbols, signatures) {
+		line := fmt.Sprintf("  %d: %s\n", s.Line, signature(s))
+		if Tokens(line) > m.left-reserve {
+			break
+		}
+		m.add(line)
+	}
+	return true, nil
+}
+
+// choose returns the most telling symbols, in the order of their lines.
+func (m *builder) choose(symbols []extract.Symbol, most int) []extract.Symbol {
+	type candidate struct {
+		extract.Symbol
+		value int
+	}
+	var all []candidate
+	for _, s := range symbols {
+		if v := m.value(s); v > 0 {
+			all = append(all, candidate{s, v})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.value, a.value) })
+	var out []extract.Symbol
+	for _, c := range all[:min(most, len(all))] {
+		out = append(out, c.Symbol)
+	}
+	slices.SortStableFunc(out, func(a, b extract.Symbol) int { return cmp.Compare(a.Line, b.Line) })
+	return out
+}
+
+// value says how telling a symbol is; 0: not at all.
+func (m *builder) value(s extract.Symbol) int {
+	value := 0
+	switch s.Kind {
+	case extract.KindClass, extract.KindStruct, extract.KindInterface, extract.KindEnum, extract.KindType:
+		value = 5
+	case extract.KindFunction, extract.KindMethod, extract.KindMacro, extract.KindModule:
+		value = 4
+	case extract.KindHeading:
+		value = 3
+	case extract.KindConstant, extract.KindVariable:
+		value = 1
+	default:
+		return 0
+	}
+	if s.Exported {
+		value += 2
+	}
+	terms.Split([]byte(s.Name), func(t []byte) {
+		if m.wanted[string(t)] {
+			value += 4
+		}
+	})
+	return value
+}
+
+// signature returns a symbol's signature on one line.
+func signature(s extract.Symbol) string {
+	text := cmp.Or(s.Signature, s.Name)
+	if len(text) > maxSignature {
+		text = strings.ToValidUTF8(text[:maxSignature], "") + "…"
+	}
+	return Line(text)
+}
+
+// Line returns a text on one line without control characters.
+func Line(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n' || r == '\r':
+			return ' '
+		case r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200b || r == 0xfeff:
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+}
+
+// directory is a directory of the repository.
+type directory struct {
+	path  string
+	depth int
+	files int // in it and below
+	langs map[string]int
+}
+
+// directories adds the directories with their numbers of files: the larger ones as far as they fit, in
+// the order of their paths.
+func (m *builder) directories() {
+	if !m.add("\nDirectories (files, with those below):\n") {
+		return
+	}
+	all := m.count()
+	slices.SortFunc(all, func(a, b *directory) int {
+		return cmp.Or(cmp.Compare(a.depth, b.depth), cmp.Compare(b.files, a.files), cmp.Compare(a.path, b.path))
+	})
+	left := m.left - Tokens(rest(len(all)))
+	var chosen []*directory
+	for _, d := range all {
+		if left -= Tokens(d.String()); left < 0 {
+			break
+		}
+		chosen = append(chosen, d)
+	}
+	slices.SortFunc(chosen, func(a, b *directory) int { return cmp.Compare(a.path, b.path) })
+	for _, d := range chosen {
+		m.add(d.String())
+	}
+	if n := len(all) - len(chosen); n > 0 {
+		m.add(rest(n))
+	}
+}
+
+func rest(n int) string { return fmt.Sprintf("… and %d more directories\n", n) }
+
+// count counts the files of all directories.
+func (m *builder) count() []*directory {
+	byPath := map[string]*directory{}
+	for doc := range m.corpus.Docs() {
+		lang := m.corpus.Lang(uint32(doc))
+		for dir := path.Dir(m.corpus.Path(uint32(doc))); ; dir = path.Dir(dir) {
+			d := byPath[dir]
+			if d == nil {
+				d = &directory{path: dir, langs: map[string]int{}}
+				if dir != "." {
+					d.depth = 1 + strings.Count(dir, "/")
+				}
+				byPath[dir] = d
+			}
+			d.files++
+			d.langs[lang]++
+			if dir == "." || dir == "/" {
+				break
+			}
+		}
+	}
+	all := make([]*directory, 0, len(byPath))
+	for _, d := range byPath {
+		all = append(all, d)
+	}
+	return all
+}
+
+// maxLangs is the number of languages that the line of a directory names.
+const maxLangs = 3
+
+func (d *directory) String() string {
+	langs := make([]string, 0, len(d.langs))
+	for l := range d.langs {
+		langs = append(langs, l)
+	}
+	slices.SortFunc(langs, func(a, b string) int {
+		return cmp.Or(cmp.Compare(d.langs[b], d.langs[a]), cmp.Compare(a, b))
+	})
+	for i, l := range langs {
+		langs[i] = fmt.Sprintf("%s %d", l, d.langs[l])
+	}
+	if len(langs) > maxLangs {
+		langs = append(langs[:maxLangs], "…")
+	}
+	return fmt.Sprintf("%s/ %d (%s)\n", prompt.ShownPath(d.path), d.files, strings.Join(langs, ", "))
+}
