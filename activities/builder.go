@@ -107,8 +107,12 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
+	notes, err := a.notes(ctx, run, plan, step, start, prompt.NotesBytes>>in.Lessons.Compact)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	return a.builderPrompt(ctx, prompt.BuilderTask{
-		Lessons: lessons, Project: project,
+		Lessons: lessons, Project: project, Notes: notes,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step,
 	}, files, in, start)
 }

@@ -331,6 +331,7 @@ func (a *Activities) SaveTranscript(ctx context.Context, in contract.SaveTranscr
 		return out, nil
 	}
 	plan, err := verdict.ReadPlan(verdict.PlanSchema(), m.Result.Final.Head)
+	plan.Notes = nil // members have read nothing
 	if err != nil {
 		return out, nil //nolint:nilerr // prose: the planner turns it into a plan
 	}
@@ -475,10 +476,10 @@ func (a *Activities) agreement(ctx context.Context, in contract.PlanInput) (agre
 	return out, err
 }
 
-// planTurn returns the next turn of planning, and whether the planner created a plan before the
+// nextPlanTurn returns the next turn of planning, and whether the planner created a plan before the
 // deliberation and receives the agreement in this conversation. It gets the agreement once, with the
 // returned messages; messages are stored before their turn, so a repeat finds the same turn.
-func (a *Activities) planTurn(ctx context.Context, in contract.PlanInput, consensus string) (turn int, again bool, told []model.Message, err error) {
+func (a *Activities) nextPlanTurn(ctx context.Context, in contract.PlanInput, consensus string) (turn int, again bool, told []model.Message, err error) {
 	turn = in.State.Turn + 1
 	if consensus == "" {
 		return turn, false, nil, nil

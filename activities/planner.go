@@ -1,10 +1,12 @@
 package activities
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -12,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/planning"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -62,8 +65,8 @@ const (
 // reads stays in its conversation until it has a plan.
 var plannerLimits = tool.Limits{ReadBytes: 32 << 10, AnswerBytes: 16 << 10, ListEntries: 500, SearchHits: 100}
 
-// planning is one turn of planning.
-type planning struct {
+// planTurn is one turn of planning.
+type planTurn struct {
 	*Activities
 	in     contract.PlanInput
 	run    store.Run
@@ -71,6 +74,7 @@ type planning struct {
 	turn   int
 	owner  int64 // execution that owns the plan's row
 	told   []model.Message
+	draft  *contract.Plan     // that the planner reviews in this turn; nil: none
 	state  contract.PlanState // after the turn
 }
 
@@ -86,26 +90,132 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 		return contract.PlanResult{}, err
 	}
 	answer, err := a.ask(ctx, q)
-	if err != nil {
-		return contract.PlanResult{}, err
-	}
 	p.state.Turn, p.state.Usage = p.turn, p.state.Usage.Add(answer.Usage)
-	plan, err := p.take(ctx, answer)
+	var plan *contract.Plan
+	if err == nil {
+		plan, err = p.take(ctx, answer)
+	}
+	if err != nil && p.keepsDraft(err) {
+		plan, err = p.draft, nil
+	}
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
+	more := contract.PlanResult{More: true, State: p.state, Usage: answer.Usage}
 	if plan == nil {
-		return contract.PlanResult{More: true, State: p.state, Usage: answer.Usage}, nil
+		return more, nil
+	}
+	review, err := p.review(ctx, plan)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	if p.draft == nil && p.reviewed(plan.ComplexityScore, len(review.Findings)) {
+		more.State.Draft = p.turn
+		return more, nil
 	}
 	id, err := a.Store.SavePlan(ctx, in.Execution.RunID, p.owner, string(in.Execution.Agent), *plan)
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	return contract.PlanResult{ID: id, Plan: plan.Skeleton(), Usage: answer.Usage, State: p.state}, nil
+	return contract.PlanResult{ID: id, Plan: plan.Skeleton(), Usage: answer.Usage, State: p.state, Review: review}, nil
 }
 
+// reviewed reports whether the planner must review its plan. A plan that is made from a consensus, or
+// that a deliberation will replace, has other reviewers.
+func (p *planTurn) reviewed(complexity float64, findings int) bool {
+	in := p.in
+	if in.Planner == nil || in.Consensus != nil || in.DeliberateOver > 0 && complexity > in.DeliberateOver {
+		return false
+	}
+	return in.Planner.Critique.Due(complexity, findings)
+}
+
+// keepsDraft reports whether a planner's plan stays as it was because its review failed. Failures that
+// are not the response's fault are those of the turn.
+func (p *planTurn) keepsDraft(err error) bool {
+	f := fault.Of(err)
+	return p.draft != nil && (f.Class == contract.ClassLLM || f.Class == contract.ClassLogic && f.Code != contract.CodeBudgetExceeded)
+}
+
+// review removes from a plan what the planner may not state, and describes what it found.
+func (p *planTurn) review(ctx context.Context, plan *contract.Plan) (*contract.PlanReview, error) {
+	conversation, err := p.conversation(ctx, p.in.Execution.ID, p.turn+1)
+	if err != nil {
+		return nil, err
+	}
+	r := &contract.PlanReview{Turns: p.state.Turn, Reads: p.state.Reads}
+	made := *plan
+	plan.Notes, r.Dropped = planning.Notes(plan.Notes, planning.SeenIn(conversation))
+	r.Notes, r.Dropped = len(plan.Notes), r.Dropped[:min(len(r.Dropped), maxShownDropped)]
+	facts, err := p.facts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Findings = planning.Findings(*plan, facts)
+	if p.draft == nil {
+		return r, nil
+	}
+	r.Found = planning.Findings(*p.draft, facts)
+	switch {
+	case plan == p.draft:
+		r.Outcome = contract.ReviewUnusable
+	case reflect.DeepEqual(made, *p.draft):
+		r.Outcome = contract.ReviewKept
+	default:
+		r.Outcome = contract.ReviewCorrected
+	}
+	return r, nil
+}
+
+// facts returns what is known about the run besides its plan.
+func (p *planTurn) facts(ctx context.Context) (planning.Facts, error) {
+	out := planning.Facts{Goal: p.run.GoalTitle + "\n" + p.run.GoalDescription}
+	var err error
+	if out.Files, err = p.Workspaces.Files(ctx, p.in.Repo.Workspace()); err != nil {
+		return out, err
+	}
+	b, err := p.baselineOf(ctx, p.run)
+	if err != nil || b == nil {
+		return out, err
+	}
+	for _, c := range b.Checks {
+		for _, t := range c.Cases {
+			if t.Status == contract.TestFailed && len(out.Failing) < maxFailingFacts {
+				out.Failing = append(out.Failing, t.Name)
+			}
+		}
+	}
+	return out, nil
+}
+
+// maxFailingFacts is the number of tests that fail on the base commit with which a plan is compared.
+const maxFailingFacts = 500
+
+// readDraft returns the plan that the planner made in an earlier turn and reviews in this one.
+func (p *planTurn) readDraft(ctx context.Context) (*contract.Plan, error) {
+	raw, err := p.Store.Answer(ctx, p.in.Execution.ID, p.state.Draft)
+	if err != nil {
+		return nil, err
+	}
+	var answer stored
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return nil, fmt.Errorf("read the stored response of execution %d, turn %d: %w", p.in.Execution.ID, p.state.Draft, err)
+	}
+	for _, c := range answer.ToolCalls {
+		var plan contract.Plan
+		if c.Name == tool.SubmitPlan && json.Unmarshal([]byte(c.Arguments), &plan) == nil && verdict.Plan(plan) == nil {
+			return &plan, nil
+		}
+	}
+	plan, err := verdict.ReadPlan(p.schema, answer.Text)
+	return &plan, err
+}
+
+// maxShownDropped is the number of dropped notes that a run records.
+const maxShownDropped = 20
+
 // planningOf prepares a turn. The first one opens the conversation.
-func (a *Activities) planningOf(ctx context.Context, in contract.PlanInput) (*planning, error) {
+func (a *Activities) planningOf(ctx context.Context, in contract.PlanInput) (*planTurn, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
 		return nil, err
@@ -114,7 +224,7 @@ func (a *Activities) planningOf(ctx context.Context, in contract.PlanInput) (*pl
 	if err != nil {
 		return nil, err
 	}
-	p := &planning{Activities: a, in: in, run: run, owner: in.Execution.ID, state: in.State, schema: verdict.PlanSchema()}
+	p := &planTurn{Activities: a, in: in, run: run, owner: in.Execution.ID, state: in.State, schema: verdict.PlanSchema()}
 	if in.Lessons.Schema {
 		p.schema = strictPlanSchema
 	}
@@ -124,17 +234,35 @@ func (a *Activities) planningOf(ctx context.Context, in contract.PlanInput) (*pl
 		}
 	}
 	var again bool
-	if p.turn, again, p.told, err = a.planTurn(ctx, in, consensus.text); err != nil {
+	if p.turn, again, p.told, err = a.nextPlanTurn(ctx, in, consensus.text); err != nil {
 		return nil, err
 	}
 	if again { // the planner's own row contains the plan that led to the deliberation
 		p.owner = consensus.owner
 	}
-	return p, nil
+	return p, p.beginReview(ctx)
+}
+
+// beginReview prepares a turn in which the planner reviews its plan.
+func (p *planTurn) beginReview(ctx context.Context) error {
+	if p.state.Draft == 0 {
+		return nil
+	}
+	var err error
+	if p.draft, err = p.readDraft(ctx); err != nil {
+		return err
+	}
+	facts, err := p.facts(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := prompt.PlanReview(p.run.GoalTitle, planning.Findings(*p.draft, facts))
+	p.told = append(p.told, model.Message{Role: model.RoleUser, Text: text})
+	return err
 }
 
 // open opens the conversation of a plan.
-func (p *planning) open(ctx context.Context, consensus string) error {
+func (p *planTurn) open(ctx context.Context, consensus string) error {
 	in, run := p.in, p.run
 	if in.Branch != "" && run.ReleaseCommit == "" {
 		// Otherwise the conflict would be found only at the release, when everything has been paid
@@ -172,7 +300,7 @@ func (p *planning) open(ctx context.Context, consensus string) error {
 
 // turns returns the number of model calls for a plan. A heal that restricts the response to the
 // schema of a plan leaves no room for tools: not every provider can enforce both.
-func (p *planning) turns() int {
+func (p *planTurn) turns() int {
 	if p.in.Planner == nil || p.in.Lessons.Schema {
 		return 1
 	}
@@ -180,10 +308,10 @@ func (p *planning) turns() int {
 }
 
 // last reports whether the planner must submit its plan in this turn.
-func (p *planning) last() bool { return p.turn >= p.turns() }
+func (p *planTurn) last() bool { return p.draft != nil || p.turn >= p.turns() }
 
 // question returns the model call of the turn.
-func (p *planning) question() (question, error) {
+func (p *planTurn) question() (question, error) {
 	in := p.in
 	q := question{
 		execution: in.Execution, turn: p.turn, choice: in.Model, budget: in.Budget, timeout: in.Timeout,
@@ -204,7 +332,7 @@ func (p *planning) question() (question, error) {
 	q.tools = planningTools.Definitions()
 	asPlan := q.usable
 	q.usable = func(r model.Response) bool { return len(r.ToolCalls) == 0 && asPlan(r) || p.usableCalls(r) }
-	if p.last() {
+	if p.last() && p.draft == nil {
 		q.told = append(q.told, model.Message{Role: model.RoleUser, Text: mustSubmit})
 	}
 	return q, nil
@@ -213,7 +341,7 @@ func (p *planning) question() (question, error) {
 // mustSubmit is the message to a planner before its last turn.
 const mustSubmit = "This is your last turn. Submit the plan now with `submit_plan`, based on what you have read; no other call will be carried out."
 
-func (p *planning) usableCalls(r model.Response) bool {
+func (p *planTurn) usableCalls(r model.Response) bool {
 	return len(r.ToolCalls) > 0 && len(r.ToolCalls) <= contract.TurnCallLimit && !slices.ContainsFunc(r.ToolCalls, func(c model.ToolCall) bool {
 		_, known := planningTools.Definition(c.Name)
 		return !known
@@ -221,7 +349,7 @@ func (p *planning) usableCalls(r model.Response) bool {
 }
 
 // left returns what the planner's budgets have left, nil if they are unlimited.
-func (p *planning) left() (*contract.StepLeft, error) {
+func (p *planTurn) left() (*contract.StepLeft, error) {
 	limits, used := p.in.Planner, p.state.Usage
 	over := func(what, key string, has, most int64) error {
 		return fault.New(contract.ClassLogic, contract.CodeStepBudget,
@@ -247,7 +375,7 @@ func (p *planning) left() (*contract.StepLeft, error) {
 }
 
 // take returns the plan of a response, nil if it asked for something first.
-func (p *planning) take(ctx context.Context, answer model.Response) (*contract.Plan, error) {
+func (p *planTurn) take(ctx context.Context, answer model.Response) (*contract.Plan, error) {
 	if len(answer.ToolCalls) == 0 || p.turns() <= 1 {
 		plan, err := verdict.ReadPlan(p.schema, answer.Text)
 		return &plan, err
@@ -255,7 +383,7 @@ func (p *planning) take(ctx context.Context, answer model.Response) (*contract.P
 	if n := len(answer.ToolCalls); n > contract.TurnCallLimit {
 		return nil, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "the planner's response could not be used: %s", tooMany(n))
 	}
-	calls := planCalls{planning: p}
+	calls := planCalls{planTurn: p}
 	defer calls.close()
 	for i, call := range answer.ToolCalls {
 		plan, err := calls.do(ctx, i, call)
@@ -279,7 +407,7 @@ const maxRefusal = 600
 // planCalls carries out the tool calls of a turn, each stored before the next: a repeat finds those
 // that are done.
 type planCalls struct {
-	*planning
+	*planTurn
 	dir     *workspace.Dir // the base; nil: not needed yet
 	refused string         // why the last submitted plan was not accepted
 }
@@ -388,7 +516,7 @@ func (c *planCalls) taken(call model.ToolCall, out contract.ToolOutcome, message
 }
 
 // readLimit returns how much the planner may read for one plan.
-func (p *planning) readLimit() int {
+func (p *planTurn) readLimit() int {
 	most := plannerReads
 	if entry, known := p.Model.Entry(p.in.Model); known && entry.ContextWindow > 0 {
 		most = min(most, int(entry.ContextWindow/plannerWindowShare*bytesPerToken))
@@ -450,4 +578,30 @@ func (a *Activities) excerpts(ctx context.Context, ws contract.Workspace, files 
 		out = append(out, prompt.Excerpt{Name: name, Text: text})
 	}
 	return out, nil
+}
+
+// maxNotedFile is the maximum size of a file whose lines a note can show.
+const maxNotedFile = 4 << 20
+
+// notes returns the notes of a plan for the builder of a step, with the lines that they are about.
+func (a *Activities) notes(ctx context.Context, run store.Run, plan contract.Plan, step contract.Step, start contract.Workspace, most int) ([]prompt.Note, error) {
+	base := run.Settings.Repo.Workspace()
+	var out []prompt.NoteSource
+	for _, n := range plan.Notes[:min(len(plan.Notes), contract.MaxNotes)] {
+		source := prompt.NoteSource{Note: n}
+		content, found, err := a.Workspaces.BaseFile(ctx, base, n.Path, maxNotedFile)
+		if err != nil {
+			return nil, err
+		}
+		source.File, source.Missing = telemetry.Redact(string(content)), !found || !utf8.Valid(content)
+		if found && start.Tree != base.Tree {
+			now, there, err := a.Workspaces.File(ctx, start, n.Path, maxNotedFile)
+			if err != nil {
+				return nil, err
+			}
+			source.Changed = !there || !bytes.Equal(now, content)
+		}
+		out = append(out, source)
+	}
+	return prompt.Notes(out, step, most), nil
 }

@@ -114,7 +114,7 @@ func promptChecks(stages [][]contract.Check, commands map[string]string) []promp
 }
 
 // baselineText describes the results of the checks on a run's base commit in at most most bytes.
-func (p *planning) baselineText(ctx context.Context, q tool.BaselineQuery, most int) (string, error) {
+func (p *planTurn) baselineText(ctx context.Context, q tool.BaselineQuery, most int) (string, error) {
 	b, err := p.baselineOf(ctx, p.run)
 	if err != nil || b == nil {
 		return "The checks did not run on the base commit.", err

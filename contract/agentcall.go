@@ -23,6 +23,8 @@ type PlanInput struct {
 	Planner    *PlannerSettings `json:"planner,omitempty"`    // nil: the plan is made in one turn, without tools
 	State      PlanState        `json:"state,omitzero"`       // after the previous turn
 	Violations int              `json:"violations,omitempty"` // forbidden actions that are tolerated
+	// DeliberateOver is the complexity above which a deliberation replaces the plan; 0: none does.
+	DeliberateOver float64 `json:"deliberate_over,omitempty"`
 }
 
 // PlanResult is the plan without its long texts; those stay in the database.
@@ -30,6 +32,8 @@ type PlanResult struct {
 	ID    int64 `json:"id"`   // of the plan's row, which never changes
 	Plan  Plan  `json:"plan"` // names, dependencies, levels; no descriptions
 	Usage Usage `json:"usage"`
+
+	Review *PlanReview `json:"review,omitempty"` // nil: a person made the plan
 
 	More  bool      `json:"more,omitempty"` // there is no plan yet: another turn is needed
 	State PlanState `json:"state,omitzero"` // for the next turn

@@ -22,6 +22,24 @@ type Plan struct {
 	Summary         string  `json:"summary" jsonschema:"description=A few sentences on what the plan does and why"`
 	ComplexityScore float64 `json:"complexity_score" jsonschema:"minimum=0,maximum=1,description=Difficulty of the goal from 0 to 1"`
 	Steps           []Step  `json:"steps" jsonschema:"minItems=1"`
+	Notes           []Note  `json:"notes,omitempty" jsonschema:"description=What you found out and the agents of the steps need to know: facts about the lines that show them"`
+}
+
+// Note is a fact about the repository, with the lines that show it. The builder gets the fact and
+// the lines.
+type Note struct {
+	Path      string `json:"path" jsonschema:"description=File within the repository"`
+	StartLine int    `json:"start_line" jsonschema:"description=First line that you have read and that shows the fact"`
+	EndLine   int    `json:"end_line" jsonschema:"description=Last such line"`
+	Fact      string `json:"fact" jsonschema:"description=What these lines mean for the work: one or two sentences"`
+}
+
+// Lines returns the place of a note: main.go:3-9.
+func (n Note) Lines() string {
+	if n.EndLine <= n.StartLine {
+		return fmt.Sprintf("%s:%d", n.Path, n.StartLine)
+	}
+	return fmt.Sprintf("%s:%d-%d", n.Path, n.StartLine, n.EndLine)
 }
 
 // Step is one node of the plan's dependency graph, carried out by the builder.
@@ -48,6 +66,10 @@ const (
 const (
 	MaxPlanSteps = 100
 	MaxStepID    = 64
+
+	MaxNotes     = 40
+	MaxNoteLines = 400 // of one note
+	MaxNoteFact  = 800 // bytes
 )
 
 // PlanProblem is one reason why a plan cannot be carried out.

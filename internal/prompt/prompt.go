@@ -57,6 +57,7 @@ type BuilderTask struct {
 	GoalTitle       string
 	GoalDescription string
 	PlanSummary     string
+	Notes           []Note // of the planner
 	Lessons         Lessons
 	Project         *Project // nil if nothing is known
 	Step            contract.Step
@@ -75,6 +76,15 @@ func Planner(task PlannerTask) (Prompt, error) { return render("planner", task) 
 
 // Builder renders the builder's prompt for a step.
 func Builder(task BuilderTask) (Prompt, error) { return render("builder", task) }
+
+// PlanReview renders the request to a planner to review its plan, with what code found wrong with it.
+func PlanReview(goal string, findings []contract.PlanFinding) (string, error) {
+	lines := make([]string, len(findings))
+	for i, f := range findings {
+		lines[i] = "- " + f.Text
+	}
+	return executed("plan_review", map[string]string{"Goal": goal, "Findings": strings.Join(lines, "\n")})
+}
 
 // render executes the pair of templates with a name: the agent's role, and its task.
 func render(name string, task any) (Prompt, error) {
@@ -95,7 +105,7 @@ func render(name string, task any) (Prompt, error) {
 // versionOf returns the version of a prompt's templates.
 func versionOf(name string) (string, error) {
 	hash := sha256.New()
-	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl"} {
+	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl", "notes.md.tmpl"} {
 		text, err := files.ReadFile("templates/" + file)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt template %s: %w", file, err)

@@ -398,7 +398,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,
 		},
-		Planner:          &contract.PlannerSettings{Turns: e.Planner.Turns, Tokens: e.Planner.Tokens, MicroUSD: e.Planner.CostUSD.Int64()},
+		Planner:          &contract.PlannerSettings{Turns: e.Planner.Turns, Tokens: e.Planner.Tokens, MicroUSD: e.Planner.CostUSD.Int64(), Critique: contract.CritiqueMode(e.Planner.Critique)},
 		Agents:           contract.AgentLimits{Errors: e.Agent.Errors, Repeats: e.Agent.Repeats, Violations: e.Agent.Violations},
 		RunBudget:        runBudget(cfg),
 		StableRetests:    e.StableRetests,

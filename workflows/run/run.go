@@ -376,6 +376,7 @@ func (r *run) plan(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	r.Usage = r.Usage.Add(result.Usage)
 	return planOutput{
 		PlanID: result.ID, Steps: len(result.Plan.Steps), Complexity: result.Plan.ComplexityScore, Usage: result.Usage, PipelineID: r.pipelineID(),
+		Review: result.Review,
 	}, nil
 }
 
@@ -407,11 +408,15 @@ func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) 
 // planTurn makes one turn of planning, with the model that the planner has now.
 func (r *run) planTurn(ctx workflow.Context, execution contract.ExecutionRef) (contract.PlanResult, error) {
 	s := r.in.Settings
+	over := 0.0
+	if s.Deliberation != nil && r.Consensus == nil {
+		over = s.Deliberation.GammaComplexityOver
+	}
 	var result contract.PlanResult
 	err := r.affinityOf(contract.PhasePlanner, "").Execute(ctx, s.ModelTimeout+options.ModelWait, contract.ActivityPlan, contract.PlanInput{
 		Execution: execution, Repo: s.Repo, Model: r.Models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
 		Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""), Consensus: r.Consensus,
-		Fallbacks: r.otherModels(), Planner: s.Planner, State: r.Planning, Violations: s.Agents.Violations,
+		Fallbacks: r.otherModels(), Planner: s.Planner, State: r.Planning, Violations: s.Agents.Violations, DeliberateOver: over,
 	}).Get(ctx, &result)
 	return result, err
 }
@@ -442,6 +447,8 @@ type planOutput struct {
 	Complexity float64        `json:"complexity_score"`
 	Usage      contract.Usage `json:"usage"`
 	PipelineID int64          `json:"pipeline_id,omitempty"` // of the deliberation that produced the plan
+
+	Review *contract.PlanReview `json:"review,omitempty"` // nil: nothing was checked
 }
 
 // startClock stops the run when its time is up.
