@@ -251,7 +251,7 @@ func (m *Manager) Log(ctx context.Context, repo contract.Repo, since string, mos
 		return err
 	}
 	defer lock.release()
-	if err := r.fetchHistory(ctx, repo.Base, most); err != nil {
+	if err := r.fetchCommits(ctx, repo.Base, most); err != nil {
 		return err
 	}
 	args := []string{"log", "-z", "--no-merges", "--raw", "--no-abbrev", "-M", "-l300", "--no-ext-diff", "--no-textconv", "--no-color", logFormat, "-n", strconv.Itoa(most), repo.Base}
@@ -272,8 +272,8 @@ func (m *Manager) Log(ctx context.Context, repo contract.Repo, since string, mos
 	return log.finish()
 }
 
-// fetchHistory makes the history of a commit available up to a number of commits.
-func (r *mirror) fetchHistory(ctx context.Context, commit string, most int) error {
+// fetchCommits makes the history of a commit available up to a number of commits.
+func (r *mirror) fetchCommits(ctx context.Context, commit string, most int) error {
 	enough := func() (bool, error) {
 		if len(r.shallow()) == 0 {
 			return true, nil
