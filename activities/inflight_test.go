@@ -300,24 +300,69 @@ func TestACallUsesTheModelThatTheRunsStrategyChooses(t *testing.T) {
 	require.Equal(t, "switched", calls[1].Model, "a person's choice comes first")
 }
 
-func TestWhileAProviderIsOutACallUsesTheRunsOtherModel(t *testing.T) {
-	t.Parallel()
+// outChoice is a model whose provider does not respond.
+var outChoice = contract.ModelChoice{Provider: "main", Model: "large"}
+
+// withoutMain is a fixture with another provider, "main", that is out, and with entries in its
+// catalogue.
+func withoutMain(t *testing.T, entries ...config.CatalogueEntry) *fixture {
+	t.Helper()
 	h := newFixture(t, editHello)
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close() // nothing listens at its address any more
 	h.Config.Models.Providers["main"] = config.Provider{Kind: "scripted", BaseURL: gone.URL + "/v1"}
+	h.Config.Models.Catalogue = append(h.Config.Models.Catalogue, entries...)
 	h.Model.Close()
 	var err error
 	h.Model, err = setup.Model(h.Config)
 	require.NoError(t, err)
 	t.Cleanup(h.Model.Close)
 	h.Admission = setup.Admission(h.Config, h.Store, h.Model, h.Log)
+	return h
+}
 
+func TestAModelThatCannotMakeTheCallDoesNotTakeItOver(t *testing.T) {
+	t.Parallel()
+	entry := func(name string, window int, capabilities ...string) config.CatalogueEntry {
+		return config.CatalogueEntry{Provider: choice.Provider, Model: name, ContextWindow: window, PriceIn: 1, PriceOut: 1, Capabilities: capabilities}
+	}
+	h := withoutMain(t, entry("chat-only", 100_000, "json_schema"), entry("small", 500, "tools", "json_schema"))
 	e, _ := h.openStep()
-	out := contract.ModelChoice{Provider: "main", Model: "large"}
+	unfit := []contract.ModelChoice{{Provider: choice.Provider, Model: "chat-only"}, {Provider: choice.Provider, Model: "small"}}
+	in := contract.ThinkInput{Execution: e, Turn: 1, Model: outChoice, Fallbacks: unfit}
+	var err error
+	for range 6 {
+		_, err = h.Think(t.Context(), in)
+		require.True(t, fault.Is(err, contract.CodeUnavailable), "%v", err)
+	}
+	require.ErrorContains(t, err, "chat-only: it cannot call tools; ")
+	require.ErrorContains(t, err, "small: its context window of 500 tokens is too small for a prompt of about ")
+	require.ErrorContains(t, err, "models.fallback")
+	events, err := h.Store.Events(t.Context(), h.run.ID, 0, 0)
+	require.NoError(t, err)
+	require.False(t, slices.ContainsFunc(events, func(e contract.Event) bool { return e.Type == contract.EventModelFallback }))
+
+	in.Fallbacks = append(unfit, choice)
+	_, err = h.Think(t.Context(), in)
+	require.NoError(t, err)
+	calls, err := h.Store.ModelCalls(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, choice.Model, calls[0].Model)
+	var why contract.RouteDecision
+	require.NoError(t, json.Unmarshal(calls[0].Route, &why))
+	require.Equal(t, "main/large is out, so "+choice.Provider+"/"+choice.Model+" takes its place", why.Reasons[0])
+	require.Len(t, why.PassedOver, 2)
+	require.Equal(t, contract.PassedOver{Provider: choice.Provider, Model: "chat-only", Why: "it cannot call tools"}, why.PassedOver[0])
+}
+
+func TestWhileAProviderIsOutACallUsesTheRunsOtherModel(t *testing.T) {
+	t.Parallel()
+	h := withoutMain(t)
+	e, _ := h.openStep()
+	out := outChoice
 	in := contract.ThinkInput{Execution: e, Turn: 1, Model: out, Fallbacks: []contract.ModelChoice{out, choice}}
 	for range 4 {
-		_, err = h.Think(t.Context(), in)
+		_, err := h.Think(t.Context(), in)
 		require.Equal(t, contract.CodeUnavailable, fault.Of(err).Code)
 	}
 	result, err := h.Think(t.Context(), in)

@@ -217,9 +217,14 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	if err != nil {
 		return model.Response{}, err
 	}
-	pass := a.Admission.Choose(ctx, admission.Call{Execution: q.execution, Choice: routed.Choice, Fallbacks: q.fallbacks})
+	pass := a.Admission.Choose(ctx, admission.Call{
+		Execution: q.execution, Choice: routed.Choice, Fallbacks: q.fallbacks,
+		Fit: func(ctx context.Context, usable []contract.ModelChoice) (contract.ModelChoice, []contract.PassedOver, error) {
+			return a.standIn(ctx, q, usable)
+		},
+	})
 	defer pass.Close()
-	q.route = routed.Admitted(pass.Choice)
+	q.route = routed.Admitted(pass.Choice, pass.PassedOver)
 	q.choice, q.timeout = pass.Choice, cmp.Or(pass.Choice.Timeout, q.timeout)
 	plan, err := a.plan(ctx, q)
 	if err != nil {
@@ -423,6 +428,22 @@ func (a *Activities) routeOf(ctx context.Context, q question) (route.Decision, e
 		return route.Decision{Choice: q.choice}, nil
 	}
 	return d, err
+}
+
+// standIn chooses the model that makes a call while its own is out, and says why it is not one of the
+// others. It returns the zero choice if none can make the call.
+func (a *Activities) standIn(ctx context.Context, q question, usable []contract.ModelChoice) (contract.ModelChoice, []contract.PassedOver, error) {
+	f, err := a.routeFacts(ctx, q)
+	if err != nil {
+		return contract.ModelChoice{}, nil, err
+	}
+	candidates := make([]route.Candidate, len(usable))
+	for i, choice := range usable {
+		candidates[i].Choice = choice
+		candidates[i].Entry, candidates[i].Known = a.Model.Entry(choice)
+	}
+	d, _ := route.StandIn(f.Need(q.execution), candidates)
+	return d.Choice, d.PassedOver, nil
 }
 
 // routeFacts finds out what a call asks of its model, for the choice among several.

@@ -170,22 +170,27 @@ type Call struct {
 	Execution contract.ExecutionRef
 	Choice    contract.ModelChoice   // the model that the run is configured to use
 	Fallbacks []contract.ModelChoice // models to use while that one is out, in order
+	// Fit returns which of the fallbacks that are not out takes the call, the zero choice if none can
+	// make it, and why it is not one of the others; nil: the first does.
+	Fit func(ctx context.Context, usable []contract.ModelChoice) (contract.ModelChoice, []contract.PassedOver, error)
 }
 
 // Pass is the permission to call one model once.
 type Pass struct {
 	// Choice is the model to call.
 	Choice contract.ModelChoice
+	// PassedOver says why fallbacks were not chosen while the configured model is out.
+	PassedOver []contract.PassedOver
 
 	gate    *Gate
 	call    Call
-	probe   string       // the token of a probe; empty: the call is none
-	release func()       // ends the renewal of the probe's lease; nil: none
-	refused *fault.Error // set if no model may be called now
+	probe   string // the token of a probe; empty: the call is none
+	release func() // ends the renewal of the probe's lease; nil: none
+	refused error  // set if no model may be called now
 }
 
 // Choose returns the permission to call a model: the configured one, or the first usable fallback
-// while that one's breaker is open. If there is none, Do returns the reason. Close must be called in
+// while that one's breaker is open that can make the call. If there is none, Do returns the reason. Close must be called in
 // the end.
 //
 // Without a fallback, Choose waits for the outcome of another call that probes the model.
@@ -203,15 +208,18 @@ func (g *Gate) Choose(ctx context.Context, c Call) *Pass {
 			}
 			return p
 		}
-		if to, ok := g.fallback(ctx, c); ok {
+		to, passed, err := g.fallback(ctx, c)
+		switch {
+		case err != nil:
+			p.refused = err
+		case to.Model != "":
 			g.announce(ctx, c, to, breaker)
-			p.Choice = to
-			return p
-		}
-		if breaker.State == providers.HalfOpen && g.wait(ctx) {
+			p.Choice, p.PassedOver = to, passed
+		case breaker.State == providers.HalfOpen && g.wait(ctx):
 			continue
+		default:
+			p.refused = g.refusal(breaker, passed)
 		}
-		p.refused = g.refusal(breaker)
 		return p
 	}
 }
@@ -259,18 +267,39 @@ func (g *Gate) admit(ctx context.Context, c contract.ModelChoice) (token string,
 	return "", prevented
 }
 
-// fallback returns the first other model that this worker can call and whose breakers are closed.
-func (g *Gate) fallback(ctx context.Context, c Call) (contract.ModelChoice, bool) {
+// fallback returns the other model that takes a call: one that this worker can call, whose breakers are
+// closed, and that fits. It returns the zero choice if there is none, and why it is not one of the
+// others.
+func (g *Gate) fallback(ctx context.Context, c Call) (contract.ModelChoice, []contract.PassedOver, error) {
 	known, now := g.state(ctx), time.Now()
+	var usable []contract.ModelChoice
+	var passed []contract.PassedOver
 	for _, f := range c.Fallbacks {
-		if f.Provider == c.Choice.Provider && f.Model == c.Choice.Model || len(known.of(f, now)) > 0 {
+		if f.Provider == c.Choice.Provider && f.Model == c.Choice.Model {
 			continue
 		}
-		if g.o.Configured == nil || g.o.Configured(f.Provider) == nil {
-			return f, true
+		why := ""
+		if len(known.of(f, now)) > 0 {
+			why = "it is out as well"
+		} else if g.o.Configured != nil {
+			if err := g.o.Configured(f.Provider); err != nil {
+				why = fault.Of(err).Message
+			}
 		}
+		if why != "" {
+			passed = append(passed, contract.PassedOver{Provider: f.Provider, Model: f.Model, Why: why})
+			continue
+		}
+		usable = append(usable, f)
 	}
-	return contract.ModelChoice{}, false
+	switch {
+	case len(usable) == 0:
+		return contract.ModelChoice{}, passed, nil
+	case c.Fit == nil:
+		return usable[0], passed, nil
+	}
+	to, unfit, err := c.Fit(ctx, usable)
+	return to, append(passed, unfit...), err
 }
 
 // announce records once that an agent uses another model.
@@ -325,16 +354,21 @@ func (g *Gate) Out(ctx context.Context, c contract.ModelChoice) (why string, wai
 	return why, wait
 }
 
-// refusal is the failure of a call that cannot be made now. It is retried when the pause is over.
-func (g *Gate) refusal(b *providers.Breaker) *fault.Error {
+// refusal is the failure of a call that cannot be made now, and why no other model makes it. It is
+// retried when the pause is over.
+func (g *Gate) refusal(b *providers.Breaker, others []contract.PassedOver) *fault.Error {
 	what := "provider " + b.Provider
 	if b.Model != "" {
 		what = fmt.Sprintf("model %s of provider %s", fault.Clip(b.Model, 80), b.Provider)
 	}
+	instead := "none of the run's other models can be used instead"
+	for i, o := range others {
+		instead += map[bool]string{true: ": ", false: "; "}[i == 0] + fmt.Sprintf("%s/%s: %s", o.Provider, fault.Clip(o.Model, 80), fault.Clip(o.Why, 200))
+	}
 	wait := cmp.Or(b.RetryIn, g.o.Refresh)
 	return fault.New(contract.ClassInfra, contract.CodeUnavailable,
-		"%s is out and is not called for another %s: it failed %d times in a row, most recently: %s. None of the run's other models can be used instead; add one under models.fallback",
-		what, wait.Round(time.Second/10), b.Failures, fault.Clip(b.Reason, 400)).After(wait)
+		"%s is out and is not called for another %s: it failed %d times in a row, most recently: %s. At the moment, %s. Add one that can to models.fallback",
+		what, wait.Round(time.Second/10), b.Failures, fault.Clip(b.Reason, 400), instead).After(wait)
 }
 
 // Do waits for the turn of a call at its provider, makes it with the model of the pass, and records
@@ -358,7 +392,7 @@ func (p *Pass) Do(ctx context.Context, r model.Request, call func(model.Request)
 	defer cancel()
 	if open := p.gate.state(ctx).of(p.Choice, time.Now()); turn.queue != nil && p.probe == "" && len(open) > 0 {
 		turn.unused(written)
-		return model.Response{}, &switchError{p.gate.refusal(&open[0])} // choose again
+		return model.Response{}, &switchError{p.gate.refusal(&open[0], nil)} // choose again
 	}
 	var seen observed
 	r.Observe = seen.observe
@@ -473,7 +507,7 @@ func (p *Pass) failed(ctx context.Context, scope scope, failure error) error {
 		b = open[0] // the call was the probe of another breaker than the one that its failure counts for
 	}
 	// Another model, or the configured one if a fallback failed.
-	if _, ok := g.fallback(ctx, p.call); ok || len(known.of(p.call.Choice, time.Now())) == 0 {
+	if to, _, err := g.fallback(ctx, p.call); err == nil && to.Model != "" || len(known.of(p.call.Choice, time.Now())) == 0 {
 		return &switchError{failure}
 	}
 	var typed *fault.Error

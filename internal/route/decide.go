@@ -70,6 +70,26 @@ func Decide(n Need, candidates []Candidate, p Policy) (Decision, error) {
 	return d, nil
 }
 
+// StandIn chooses the model that makes a call while the configured one is out: of those that can make it
+// within the budget and fulfil the most wishes, the first in their order. It reports false if none can;
+// the decision says why for each.
+func StandIn(n Need, candidates []Candidate) (Decision, bool) {
+	var d Decision
+	var fit []Candidate
+	for _, c := range candidates {
+		if why := n.unfit(c); why != "" {
+			d.pass(c, why)
+			continue
+		}
+		fit = append(fit, c)
+	}
+	if len(fit) == 0 {
+		return d, false
+	}
+	d.settle(n, d.mostWishes(n, d.affordable(n, fit))[0])
+	return d, true
+}
+
 // settle completes a decision for a model.
 func (d *Decision) settle(n Need, chosen Candidate) {
 	d.Choice, d.ExpectedMicroUSD, d.Assumed = chosen.Choice, n.cost(chosen, n.Output), !chosen.Known

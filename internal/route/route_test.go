@@ -379,3 +379,39 @@ func golden(t *testing.T, name, got string) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), got)
 }
+
+func TestTheFirstModelThatFulfilsTheMostWishesStandsIn(t *testing.T) {
+	t.Parallel()
+	n := need(contract.AgentBuilder)
+	n.Schema, n.Images = true, true
+	noTools, blind, sees, small, down := candidate("no-tools", 1, 4, nil), candidate("blind", 1, 4, nil), candidate("sees", 5, 25, nil), candidate("small", 1, 4, nil), candidate("down", 1, 4, nil)
+	noTools.Entry = noTools.Entry.WithCapability(model.CapabilityTools, false)
+	sees.Entry = sees.Entry.WithCapability(model.CapabilityVision, true)
+	small.Entry.ContextWindow = 10_000
+	down.Out = "its circuit breaker is open"
+	d, ok := route.StandIn(n, []route.Candidate{noTools, small, down, blind, sees})
+	require.True(t, ok)
+	require.Equal(t, sees.Choice, d.Choice, "a dearer one that sees pictures")
+	why := map[string]string{}
+	for _, p := range d.PassedOver {
+		why[p.Model] = p.Why
+	}
+	require.Equal(t, map[string]string{
+		"no-tools": "it cannot call tools", "down": "its circuit breaker is open", "blind": "it cannot see pictures",
+		"small": "its context window of 10,000 tokens is too small for a prompt of about 20,000",
+	}, why)
+
+	d, ok = route.StandIn(n, []route.Candidate{noTools, blind, candidate("later", 0.1, 0.4, nil)})
+	require.True(t, ok, "a wish is no condition")
+	require.Equal(t, blind.Choice, d.Choice, "in their order")
+
+	n.Left = 50_000 // micro-dollars
+	d, ok = route.StandIn(n, []route.Candidate{sees, blind})
+	require.True(t, ok)
+	require.Equal(t, blind.Choice, d.Choice, "the budgets do not cover the other")
+
+	d, ok = route.StandIn(n, []route.Candidate{noTools, small})
+	require.False(t, ok)
+	require.Zero(t, d.Choice)
+	require.Len(t, d.PassedOver, 2)
+}

@@ -50,6 +50,16 @@ type Facts struct {
 	Left                               int64
 }
 
+// Need returns what a call of an execution requires of its model.
+func (f Facts) Need(e contract.ExecutionRef) Need {
+	return Need{
+		Agent: e.Agent, Prompt: f.Prompt, Bound: f.Bound,
+		Output: max(ExpectedOutput, f.MinOutput), MinOutput: f.MinOutput, MinReasoning: f.MinReasoning,
+		Tools: f.Tools, Schema: f.Schema, Images: f.Images, Temperature: f.Temperature,
+		Importance: Importance(e.Agent, e.Attempt), Left: f.Left, Current: f.Current, Cached: min(f.Cached, f.Prompt),
+	}
+}
+
 // Route chooses the model of a call; a nil router takes the agent's own. An agent that was switched
 // to another model than that of the run's settings keeps it, whatever the strategy.
 func (r *Router) Route(ctx context.Context, c Call) (Decision, error) {
@@ -70,12 +80,7 @@ func (r *Router) Route(ctx context.Context, c Call) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	n := Need{
-		Agent: c.Execution.Agent, Prompt: f.Prompt, Bound: f.Bound,
-		Output: max(ExpectedOutput, f.MinOutput), MinOutput: f.MinOutput, MinReasoning: f.MinReasoning,
-		Tools: f.Tools, Schema: f.Schema, Images: f.Images, Temperature: f.Temperature,
-		Importance: Importance(c.Execution.Agent, c.Execution.Attempt), Left: f.Left, Current: f.Current, Cached: min(f.Cached, f.Prompt),
-	}
+	n := f.Need(c.Execution)
 	var outcomes map[contract.ModelChoice]Outcomes
 	if routing.Learn {
 		if outcomes, err = r.Outcomes(ctx, c.Execution.RunID, c.Execution.Agent); err != nil {
@@ -125,11 +130,12 @@ func (r *Router) candidate(ctx context.Context, agent contract.Agent, choice con
 }
 
 // Admitted returns the record of a decision after the call was admitted with a model, which is another
-// one if the chosen one is out.
-func (d Decision) Admitted(choice contract.ModelChoice) *contract.RouteDecision {
+// one if the chosen one is out; passed says why it is not one of the others.
+func (d Decision) Admitted(choice contract.ModelChoice, passed []contract.PassedOver) *contract.RouteDecision {
 	out := d.RouteDecision
 	if !same(choice, d.Choice) {
 		out.Reasons = append([]string{name(d.Choice) + " is out, so " + name(choice) + " takes its place"}, out.Reasons...)
+		out.PassedOver = slices.Concat(out.PassedOver, passed)
 		out.ExpectedMicroUSD, out.Assumed = 0, false
 	}
 	return &out
