@@ -111,8 +111,12 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
+	view, err := a.viewRepository(ctx, run, start, files, step.Files)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	return a.builderPrompt(ctx, prompt.BuilderTask{
-		Lessons: lessons, Project: project, Notes: notes,
+		Lessons: lessons, Project: project, Notes: notes, Repository: view.prompt(),
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step,
 	}, files, in, start)
 }

@@ -97,7 +97,6 @@ func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.
 // conversation that it follows, or to that share of the full prompt if it follows none, as far as
 // goal, step and lessons allow.
 func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask, files []string, in contract.OpenStepInput, start contract.Workspace) (prompt.Prompt, error) {
-	task.Files = prompt.FileList(files)
 	if in.Lessons.Compact == 0 {
 		return prompt.Builder(task)
 	}
@@ -116,7 +115,7 @@ func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask,
 		share = before.size / 2
 	}
 	bare := task
-	bare.Files = ""
+	bare.Repository = prompt.Repository{Conventions: task.Conventions}
 	if before.started() {
 		bare.Earlier = &prompt.Earlier{Kept: resumes(in.Resume, start)}
 	}
@@ -133,7 +132,7 @@ func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask,
 	}
 	most := min(max(room, least), len(task.Files)>>in.Lessons.Compact)
 	if bare.Files = task.Files; most < len(task.Files) {
-		bare.Files = shortListing(files, most)
+		bare.Files = prompt.Beginning(prompt.Layout(files, most), most)
 	}
 	return prompt.Builder(bare)
 }

@@ -184,12 +184,16 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 		return prompt.Prompt{}, err
 	}
 	var evidence string
+	var logs []prompt.Check
 	if task.Check != 0 {
 		if evidence, err = a.evidenceOfCheck(ctx, task.Check); err != nil {
 			return prompt.Prompt{}, err
 		}
 	} else if e, ok := executionWith(executions, task.Execution.ID); ok {
 		if evidence, err = a.evidence(ctx, e); err != nil {
+			return prompt.Prompt{}, err
+		}
+		if logs, err = a.logsOf(ctx, e); err != nil {
 			return prompt.Prompt{}, err
 		}
 	}
@@ -216,11 +220,20 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
+	work, err := a.workSoFar(ctx, executions, start)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	view, err := a.viewRepository(ctx, run, start, files, slices.Concat(step.Files, work.paths))
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	return prompt.Repair(prompt.RepairTask{
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
 		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
 		Evidence: evidence, Earlier: earlier[max(0, len(earlier)-2):],
-		Generation: generation, Handoff: handoff, Files: prompt.FileList(files), Project: project,
+		Generation: generation, Handoff: handoff, Project: project, Repository: view.prompt(),
+		Summaries: work.summaries, Diff: work.diff, Logs: logs,
 	})
 }
 

@@ -64,11 +64,14 @@ type RepairTask struct {
 	Message         string
 	RootCause       string
 	Evidence        string
-	Earlier         []string // repairs that did not help: their results and diffs
-	Generation      int      // of the agent; above 1, it replaces a revoked agent
-	Handoff         string   // of the revoked agent
-	Project         *Project // nil if nothing is known
-	Files           string   // a listing
+	Earlier         []string  // repairs that did not help: their results and diffs
+	Generation      int       // of the agent; above 1, it replaces a revoked agent
+	Handoff         string    // of the revoked agent
+	Project         *Project  // nil if nothing is known
+	Summaries       []Excerpt // of the agents of steps, by step: they often name the cause
+	Diff            string    // the change so far
+	Logs            []Check   // the whole output of failed checks: their names, and calls that read it
+	Repository
 }
 
 // Repair renders the prompt of the Repair agent.

@@ -62,7 +62,17 @@ type BuilderTask struct {
 	Project         *Project // nil if nothing is known
 	Step            contract.Step
 	Earlier         *Earlier // the attempt that this one continues, nil for none
-	Files           string   // a listing
+	Repository
+}
+
+// Repository describes the repository in a task: Files and Conventions are the same for all agents of
+// a run, so that providers can cache the beginning of their tasks.
+type Repository struct {
+	Files       string    // an overview
+	Conventions []Excerpt // its own instructions for agents
+
+	LocalConventions []Excerpt // those of the directories that matter for the task
+	Nearby           string    // the files in these directories
 }
 
 // Earlier summarizes an attempt whose conversation became too long.
@@ -105,7 +115,7 @@ func render(name string, task any) (Prompt, error) {
 // versionOf returns the version of a prompt's templates.
 func versionOf(name string) (string, error) {
 	hash := sha256.New()
-	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl", "notes.md.tmpl"} {
+	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl", "notes.md.tmpl", "repository.md.tmpl"} {
 		text, err := files.ReadFile("templates/" + file)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt template %s: %w", file, err)

@@ -22,8 +22,8 @@ func TestABuildersPromptHasItsStepAndTheGoal(t *testing.T) {
 	t.Parallel()
 	p, err := Builder(BuilderTask{
 		GoalTitle: "Add dark mode", PlanSummary: "Two steps.",
-		Step:  contract.Step{ID: "step-001", Name: "Colours", Description: "Add tokens.", VerificationCriteria: []string{"it builds"}, Files: []string{"a.css", "b.css"}},
-		Files: "a.css",
+		Step:       contract.Step{ID: "step-001", Name: "Colours", Description: "Add tokens.", VerificationCriteria: []string{"it builds"}, Files: []string{"a.css", "b.css"}},
+		Repository: Repository{Files: "a.css"},
 	})
 	require.NoError(t, err)
 	for _, part := range []string{"Add dark mode", "Two steps.", "step-001", "Colours", "Add tokens.", "- it builds", "a.css, b.css"} {

@@ -429,7 +429,7 @@ func (t *runWriter) opensStep(w stepWork, choice contract.ModelChoice) (contract
 		Events: event(contract.EventStepStarted, map[string]any{"step": w.step}),
 	})
 	p, err := prompt.Builder(prompt.BuilderTask{
-		GoalTitle: t.run.GoalTitle, GoalDescription: t.run.GoalDescription, PlanSummary: t.plan.Summary, Step: step, Files: listing,
+		GoalTitle: t.run.GoalTitle, GoalDescription: t.run.GoalDescription, PlanSummary: t.plan.Summary, Step: step, Repository: prompt.Repository{Files: listing},
 	})
 	t.opens(result.Execution, p, err)
 	return result.Execution, p.Version
