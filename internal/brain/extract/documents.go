@@ -143,9 +143,15 @@ func (k keys) Matches(name string, _ []byte) bool {
 // maxKeys is the number of keys of a file: a file with more is data rather than configuration.
 const maxKeys = 500
 
+// manifests are files with the name of a package.
+var manifests = []string{"package.json", "Cargo.toml", "composer.json", "pyproject.toml"}
+
 // Extract returns the keys.
-func (k keys) Extract(_ string, content []byte) Extract {
+func (k keys) Extract(name string, content []byte) Extract {
 	x := Extract{Lang: k.lang}
+	if slices.Contains(manifests, path.Base(name)) {
+		x.Package = packageName(content)
+	}
 	at := lineStarts(content)
 	var starts []int
 	k.read(content, func(name, parent string, line int) {
@@ -250,4 +256,39 @@ func readJSON(content []byte, add func(name, parent string, line int)) {
 			}
 		}
 	}
+}
+
+// packageName returns the value of the first key "name" of a manifest.
+func packageName(content []byte) string {
+	for line := range bytes.Lines(content[:min(len(content), 16<<10)]) {
+		text := strings.TrimSpace(string(line[:min(len(line), maxPlainLine)]))
+		text = strings.TrimPrefix(strings.TrimPrefix(text, "{"), " ")
+		key, value, ok := strings.Cut(text, ":")
+		if !ok {
+			key, value, ok = strings.Cut(text, "=")
+		}
+		if ok && strings.Trim(key, "\"' ") == "name" {
+			return oneLine([]byte(strings.Trim(strings.TrimRight(strings.TrimSpace(value), ","), "\"' ")), MaxName)
+		}
+	}
+	return ""
+}
+
+// gomod reads the module's path.
+type gomod struct{}
+
+// Matches says whether the file is the description of a Go module.
+func (gomod) Matches(name string, _ []byte) bool { return path.Base(name) == "go.mod" }
+
+// Extract returns the module as the package, and what it requires as imports.
+func (gomod) Extract(_ string, content []byte) Extract {
+	x := Extract{Lang: "gomod"}
+	for line := range bytes.Lines(content[:min(len(content), 64<<10)]) {
+		fields := strings.Fields(string(line[:min(len(line), maxPlainLine)]))
+		if len(fields) >= 2 && fields[0] == "module" && x.Package == "" {
+			x.Package = oneLine([]byte(strings.Trim(fields[1], "\"`")), MaxName)
+		}
+	}
+	x.Lines, x.Chunks = chunks(content, nil, nil)
+	return x
 }

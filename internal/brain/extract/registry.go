@@ -1,10 +1,16 @@
 package extract
 
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
 // processors are tried in this order; the first one that matches is used. To support a file type, add a
 // processor here.
 var processors = []Processor{
 	golang, javascript, python, java, rust, ruby, cpp, csharp, php, kotlin, shell,
-	markdown{}, yaml, json, toml, sql, makefile, protobuf, graphql, swift, scala, lua, elixir, terraform, prose,
+	markdown{}, gomod{}, yaml, json, toml, sql, makefile, protobuf, graphql, swift, scala, lua, elixir, terraform, prose,
 }
 
 // Version changes whenever a processor finds something else in a file than before, so that stored
@@ -24,3 +30,32 @@ func File(path string, content []byte) Extract {
 	}
 	return anything.Extract(path, content)
 }
+
+// Family returns a name for the way in which a file is read, as far as its path tells: files with
+// the same content and family have the same extract.
+func Family(name string) string {
+	for _, p := range processors {
+		if !p.Matches(name, nil) {
+			continue
+		}
+		switch p := p.(type) {
+		case *language:
+			return p.langOf(name)
+		case gomod:
+			return "gomod"
+		case plain:
+			return p.lang
+		case keys:
+			if base := path.Base(name); slices.Contains(manifests, base) {
+				return base // whose package is extracted
+			}
+			return p.lang
+		}
+		break
+	}
+	ext := strings.ToLower(path.Ext(name))
+	return "text" + ext[:min(len(ext), maxFamily)]
+}
+
+// maxFamily limits the part of a name that is in a family.
+const maxFamily = 16
