@@ -35,6 +35,7 @@ const (
 	ReadOutput = "read_output"
 	Todo       = "todo"
 	Summarize  = "summarize"
+	AskBrain   = "ask_brain"
 	// ProposeSetup is only for the environment agent.
 	ProposeSetup = "propose_setup"
 	Finish       = "finish"
@@ -78,6 +79,9 @@ type Env struct {
 	// Base checks out the base commit for one command: it returns the command to complete, and a
 	// function to call after the command has exited. It is nil if there is no base.
 	Base func(ctx context.Context) (c sandbox.Command, done func(), err error)
+	// Brain answers a question about the repository with parts of its files, or "" if it finds nothing.
+	// It is nil if the repository has no index.
+	Brain func(ctx context.Context, query string) (string, error)
 	// Propose checks the form of a proposed setup and returns the problem, or "" if there is none.
 	// It is nil if proposals are not accepted.
 	Propose func(p SetupProposal) string
@@ -243,7 +247,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 func Builtin() *Registry {
 	r, err := NewRegistry(
 		readFile(), listFiles(), search(), editFile(), createFile(), deleteFile(), revertFile(), diff(), history(),
-		runCommand(), check(), checkBase(), readOutput(), todo(), summarize(), proposeSetup(), finish(),
+		runCommand(), check(), checkBase(), readOutput(), todo(), summarize(), askBrain(), proposeSetup(), finish(),
 	)
 	if err != nil {
 		panic(err) //nolint:forbidigo // an error in this package, which its tests detect
@@ -277,7 +281,7 @@ func (r *Registry) ForWork() []string {
 // no file of the repository.
 func (r *Registry) ForSetup() []string {
 	return slices.DeleteFunc(r.Names(), func(name string) bool {
-		return slices.Contains([]string{EditFile, CreateFile, DeleteFile, RevertFile, Diff, History, Check, CheckBase}, name)
+		return slices.Contains([]string{EditFile, CreateFile, DeleteFile, RevertFile, Diff, History, Check, CheckBase, AskBrain}, name)
 	})
 }
 

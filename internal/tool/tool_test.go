@@ -107,9 +107,9 @@ func TestDefinitionsDescribeEachToolToModels(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		ReadFile, ListFiles, Search, EditFile, CreateFile, DeleteFile, RevertFile, Diff, History,
-		RunCommand, Check, CheckBase, ReadOutput, Todo, Summarize, ProposeSetup, Finish,
+		RunCommand, Check, CheckBase, ReadOutput, Todo, Summarize, AskBrain, ProposeSetup, Finish,
 	}, names)
-	require.Equal(t, []string{ReadFile, ListFiles, Search, Diff, History, Check, ReadOutput, Todo, Summarize, ProposeSetup, Finish}, readOnly)
+	require.Equal(t, []string{ReadFile, ListFiles, Search, Diff, History, Check, ReadOutput, Todo, Summarize, AskBrain, ProposeSetup, Finish}, readOnly)
 	require.Equal(t, []string{History, RunCommand, Check, CheckBase}, long)
 }
 
@@ -120,7 +120,7 @@ func TestSchemasSayWhatIsRequired(t *testing.T) {
 	want := map[string][]string{
 		ReadFile: {"path"}, ListFiles: nil, Search: {"pattern"}, EditFile: {"path"},
 		CreateFile: {"path", "content"}, DeleteFile: {"path"}, RunCommand: {"command"}, CheckBase: {"command"}, ProposeSetup: {"commands", "reason"}, Finish: {"summary"},
-		RevertFile: {"path"}, Diff: nil, History: {"path"}, Check: {"name"}, ReadOutput: {"id"}, Todo: {"items"}, Summarize: {"summary"},
+		RevertFile: {"path"}, Diff: nil, History: {"path"}, Check: {"name"}, ReadOutput: {"id"}, Todo: {"items"}, Summarize: {"summary"}, AskBrain: {"query"},
 	}
 	for _, d := range set.Definitions() {
 		var schema struct{ Required []string }

@@ -40,6 +40,7 @@ type options struct {
 	cache  string
 	choose bool
 	tune   bool
+	ablate bool
 	show   string
 }
 
@@ -51,6 +52,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.cache, "cache", filepath.Join(os.TempDir(), "rgpt-retrieval"), "directory of indexes that are kept between calls")
 	flag.BoolVar(&o.choose, "select", false, "choose the commits of the list's repositories again, and write the list")
 	flag.BoolVar(&o.tune, "tune", false, "search for better weights on the tuned half")
+	flag.BoolVar(&o.ablate, "ablate", false, "print the recall without each signal")
 	flag.StringVar(&o.show, "show", "", "explain the results of this commit")
 	flag.StringVar(&o.where.Mirrors, "mirrors", "", "directory of bare mirrors, DIR/owner+name/repo; or a pattern with {owner} and {name}")
 	flag.StringVar(&o.where.Cache, "clones", filepath.Join(os.TempDir(), "rgpt-oracle-repositories"), "directory into which repositories without a mirror are cloned, once")
@@ -76,6 +78,8 @@ func run(ctx context.Context) error {
 		return show(repositories, o.show)
 	case o.tune:
 		return tune(ctx, repositories)
+	case o.ablate:
+		return ablate(ctx, repositories)
 	}
 	return report(ctx, repositories)
 }
