@@ -82,6 +82,26 @@ func Text(files []File, question string, tokens int, explain bool) string {
 	return b.String()
 }
 
+// Range is a part of a file that answers a question.
+type Range struct {
+	// First and Last are its lines, from 1.
+	First, Last int
+	// Symbol is the definition that it belongs to, or "".
+	Symbol string
+}
+
+// Ranges returns for each file the parts that Text prefers, best first.
+func Ranges(files []File, question string) [][]Range {
+	wanted := weights(files, question)
+	all := make([][]Range, len(files))
+	for i, f := range files {
+		for _, p := range parts(f, wanted) {
+			all[i] = append(all[i], Range{First: p.first, Last: p.last, Symbol: p.symbol})
+		}
+	}
+	return all
+}
+
 // weights says how much each term of the question counts: the fewer of the files have it, the more.
 func weights(files []File, question string) map[string]float64 {
 	in := map[string]int{}

@@ -1,0 +1,3 @@
+// Package brain knows the code of repositories: it finds the files that matter for a question, and
+// describes a repository within a number of tokens.
+package brain

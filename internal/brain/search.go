@@ -1,0 +1,206 @@
+package brain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/brain/excerpt"
+	"github.com/rocketgpt/orchestrator/internal/brain/rank"
+	"github.com/rocketgpt/orchestrator/internal/brain/repomap"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/glob"
+)
+
+// View is one indexed commit of a repository, as Search and Map read it.
+type View struct {
+	// Corpus is the index of the commit's tree.
+	Corpus rank.Corpus
+	// Past is the history up to the commit; nil if there is none.
+	Past rank.Past
+	// Contents returns the contents of documents. A content that cannot be shown is nil.
+	Contents func(ctx context.Context, docs []uint32) ([][]byte, error)
+}
+
+// Query is what Search looks for.
+type Query struct {
+	// Text is the question: words, names, an error message, a stack trace.
+	Text string
+	// Paths limits the results to paths that match this glob; empty: all.
+	Paths string
+	// Lang limits the results to a language, such as go or typescript; empty: all.
+	Lang string
+	// Limit is the number of files; 0: DefaultResults.
+	Limit int
+	// Tokens is the size of Answer.Text; 0: excerpt.DefaultTokens.
+	Tokens int
+	// Explain says in Answer.Text why each file was found.
+	Explain bool
+	// Vectors are documents close to the question by their embeddings, best first, if there are any.
+	Vectors []rank.Scored
+	// Rerank, if set, orders the results again.
+	Rerank func(results []rank.Result) ([]int, error)
+}
+
+// The limits of a query.
+const (
+	// DefaultResults is the number of files that a query finds unless it says otherwise.
+	DefaultResults = 10
+	// MaxResults is the largest number of files.
+	MaxResults = 100
+	// MinTokens and MaxTokens limit the size of an answer and of a map.
+	MinTokens = 100
+	MaxTokens = 100_000
+)
+
+// Found is a file that Search found.
+type Found struct {
+	Path  string  `json:"path"`
+	Lang  string  `json:"lang"`
+	Score float64 `json:"score"`
+	// Why says which signals found it.
+	Why   []Reason `json:"why"`
+	Parts []Part   `json:"parts"`
+}
+
+// Reason is a signal that found a file, and the file's rank by this signal.
+type Reason struct {
+	Signal string `json:"signal"`
+	Rank   int    `json:"rank"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Part is a range of lines that answers the query.
+type Part struct {
+	Line    int    `json:"line"`
+	EndLine int    `json:"end_line"`
+	Symbol  string `json:"symbol,omitempty"`
+}
+
+// Answer is what Search found.
+type Answer struct {
+	// Files are the found files, best first.
+	Files []Found `json:"files"`
+	// Text shows their best parts with line numbers, within the query's tokens.
+	Text string `json:"text"`
+}
+
+// check returns an error that says what is wrong with a query.
+func (q Query) check() error {
+	invalid := func(format string, args ...any) error {
+		return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, format, args...)
+	}
+	switch {
+	case strings.TrimSpace(q.Text) == "":
+		return invalid("search the repository: the query is empty; enter words, names or an error message")
+	case q.Limit < 0 || q.Limit > MaxResults:
+		return invalid("search the repository: %d results were requested; enter a number from 1 to %d", q.Limit, MaxResults)
+	}
+	if q.Paths != "" {
+		if err := glob.Check(q.Paths); err != nil {
+			return invalid("search the repository: the glob %q %v", q.Paths, err)
+		}
+	}
+	return checkTokens(q.Tokens)
+}
+
+func checkTokens(tokens int) error {
+	if tokens != 0 && (tokens < MinTokens || tokens > MaxTokens) {
+		return fault.New(contract.ClassHuman, contract.CodeInvalidConfig,
+			"%d tokens were requested; enter a number from %d to %d", tokens, MinTokens, MaxTokens)
+	}
+	return nil
+}
+
+// Search returns the files that matter for a query, best first. The same view and the same query give
+// the same answer.
+func (v View) Search(ctx context.Context, q Query) (Answer, error) {
+	if err := q.check(); err != nil {
+		return Answer{}, err
+	}
+	results, err := rank.New(v.Corpus, v.Past, rank.Tuned()).Search(rank.Question{
+		Text: q.Text, Accept: v.accept(q), Limit: cmp.Or(q.Limit, DefaultResults), Vectors: q.Vectors, Rerank: q.Rerank,
+	})
+	if err != nil {
+		return Answer{}, fmt.Errorf("search the index: %w", err)
+	}
+	files, err := v.files(ctx, results)
+	if err != nil {
+		return Answer{}, err
+	}
+	answer := Answer{Files: []Found{}, Text: excerpt.Text(files, q.Text, q.Tokens, q.Explain)}
+	ranges := excerpt.Ranges(files, q.Text)
+	for i, f := range files {
+		found := Found{Path: f.Path, Lang: v.Corpus.Lang(f.Doc), Score: f.Score, Parts: []Part{}}
+		for _, r := range f.Reasons {
+			found.Why = append(found.Why, Reason{Signal: r.Signal.String(), Rank: r.Rank, Detail: r.Detail})
+		}
+		for _, r := range ranges[i] {
+			found.Parts = append(found.Parts, Part{Line: r.First, EndLine: r.Last, Symbol: r.Symbol})
+		}
+		answer.Files = append(answer.Files, found)
+	}
+	return answer, nil
+}
+
+// accept returns which documents a query may find; nil: all.
+func (v View) accept(q Query) func(doc uint32) bool {
+	if q.Paths == "" && q.Lang == "" {
+		return nil
+	}
+	return func(doc uint32) bool {
+		return (q.Lang == "" || strings.EqualFold(v.Corpus.Lang(doc), q.Lang)) &&
+			(q.Paths == "" || glob.Match(q.Paths, v.Corpus.Path(doc)))
+	}
+}
+
+// files adds the contents and extracts of results.
+func (v View) files(ctx context.Context, results []rank.Result) ([]excerpt.File, error) {
+	docs := make([]uint32, len(results))
+	for i, r := range results {
+		docs[i] = r.Doc
+	}
+	contents, err := v.Contents(ctx, docs)
+	if err != nil {
+		return nil, fmt.Errorf("read the found files: %w", err)
+	}
+	files := make([]excerpt.File, len(results))
+	for i, r := range results {
+		e, err := v.Corpus.Extract(r.Doc)
+		if err != nil {
+			return nil, fmt.Errorf("read what is known of %s: %w", r.Path, err)
+		}
+		files[i] = excerpt.File{Result: r, Extract: e, Content: contents[i]}
+	}
+	return files, nil
+}
+
+// mapFiles is the number of files that a map can show.
+const mapFiles = 400
+
+// Map describes the repository within a number of tokens (0: repomap.DefaultTokens): first what matters
+// for a goal, or what matters most if there is no goal.
+func (v View) Map(goal string, tokens int) (string, error) {
+	if err := checkTokens(tokens); err != nil {
+		return "", err
+	}
+	r := rank.New(v.Corpus, v.Past, rank.Tuned())
+	central := r.Central(mapFiles)
+	files := central
+	if strings.TrimSpace(goal) != "" {
+		var err error
+		if files, err = r.Search(rank.Question{Text: goal, Limit: mapFiles}); err != nil {
+			return "", fmt.Errorf("search the index: %w", err)
+		}
+		// What the goal does not reach follows: a goal in general words finds little.
+		for _, c := range central {
+			if !slices.ContainsFunc(files, func(f rank.Result) bool { return f.Doc == c.Doc }) && len(files) < mapFiles {
+				files = append(files, c)
+			}
+		}
+	}
+	return repomap.Map(v.Corpus, files, goal, tokens)
+}
