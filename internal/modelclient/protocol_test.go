@@ -431,3 +431,88 @@ func TestNoMoreCallsThanAllowedAreUnderWayAtOnce(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, most, peak.Load())
 }
+
+func TestATextInPartsIsReadWithoutTheThoughts(t *testing.T) {
+	t.Parallel()
+	const thought = `{"type":"thinking","thinking":[{"type":"text","text":"Let me see."}]}`
+	for name, h := range map[string]http.HandlerFunc{
+		"in one piece": answer(200, `{"choices":[{"message":{"role":"assistant","content":[`+thought+`,{"type":"text","text":"Use "},{"type":"text","text":"CSS."}]},"finish_reason":"stop"}]}`),
+		"streamed": events(`{"choices":[{"index":0,"delta":{"role":"assistant","content":[`+thought+`]}}]}`,
+			`{"choices":[{"index":0,"delta":{"content":[{"type":"text","text":"Use "}]}}]}`, `{"choices":[{"index":0,"delta":{"content":"CSS."},"finish_reason":"stop"}]}`, "[DONE]"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			req := question()
+			var deltas []string
+			req.Delta = func(kind model.DeltaKind, text string) { deltas = append(deltas, fmt.Sprint(kind, ":", text)) }
+			r, err := newClient(t, model.Provider{Kind: model.KindCompatible, BaseURL: serve(t, h)}, Options{}).Complete(t.Context(), req)
+			require.NoError(t, err)
+			require.Equal(t, "Use CSS.", r.Text)
+			require.NotContains(t, strings.Join(deltas, " "), "Let me see")
+			if name == "streamed" {
+				require.Equal(t, []string{fmt.Sprint(model.DeltaReasoning, ":"), fmt.Sprint(model.DeltaText, ":Use "), fmt.Sprint(model.DeltaText, ":CSS.")}, deltas)
+			}
+		})
+	}
+	url := serve(t, answer(200, `{"choices":[{"message":{"content":[1,{"text":2}]},"finish_reason":"stop"}]}`))
+	r, err := newClient(t, model.Provider{Kind: model.KindCompatible, BaseURL: url}, Options{}).Complete(t.Context(), question())
+	require.NoError(t, err)
+	require.JSONEq(t, `[1,{"text":2}]`, r.Text, "parts in another form are the text")
+}
+
+func TestLongIDsOfAnotherProvidersCallsAreShortenedForChat(t *testing.T) {
+	t.Parallel()
+	long := "toolu_" + strings.Repeat("a", 60)
+	var sent []string
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		sent = append(sent, string(body))
+		answer(200, `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`)(w, r)
+	})
+	client := newClient(t, model.Provider{Kind: model.KindCompatible, BaseURL: url}, Options{})
+	req := question()
+	req.Messages = append(req.Messages,
+		model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: long + "1", Name: "read", Arguments: "{}"}, {ID: long + "2", Name: "read", Arguments: "{}"}, {ID: "call_short", Name: "read", Arguments: "{}"}}},
+		model.Message{Role: model.RoleTool, ToolCallID: long + "1", Text: "one"}, model.Message{Role: model.RoleTool, ToolCallID: long + "2", Text: "two"}, model.Message{Role: model.RoleTool, ToolCallID: "call_short", Text: "three"})
+	for range 2 {
+		_, err := client.Complete(t.Context(), req)
+		require.NoError(t, err)
+	}
+	require.Equal(t, sent[0], sent[1], "each time the same, so that it is read from the cache")
+	var body struct {
+		Messages []struct {
+			ToolCallID string                `json:"tool_call_id"`
+			ToolCalls  []struct{ ID string } `json:"tool_calls"`
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(sent[0]), &body))
+	calls, results := body.Messages[2].ToolCalls, body.Messages[3:]
+	ids := map[string]bool{}
+	for i, c := range calls {
+		require.LessOrEqual(t, len(c.ID), 40)
+		require.Equal(t, c.ID, results[i].ToolCallID, "each result belongs to its call")
+		ids[c.ID] = true
+	}
+	require.Len(t, ids, 3)
+	require.Equal(t, "call_short", calls[2].ID)
+}
+
+func TestAModelsOwnLongIDsStayAsItsThoughtsReferToThem(t *testing.T) {
+	t.Parallel()
+	long := "tool_" + strings.Repeat("b", 60)
+	var sent []string
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		sent = append(sent, string(body))
+		answer(200, `{"choices":[{"message":{"reasoning_details":[{"type":"reasoning.encrypted","data":"x","id":"`+long+`"}],"tool_calls":[{"id":"`+long+`","type":"function","function":{"name":"read","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`)(w, r)
+	})
+	client := newClient(t, model.Provider{Kind: model.KindOpenRouter, BaseURL: url, APIKeyEnv: "KEY"}, Options{Getenv: func(string) string { return "key" }})
+	req := question()
+	req.Tools = []model.Tool{{Name: "read", Parameters: json.RawMessage(`{"type":"object"}`)}}
+	r, err := client.Complete(t.Context(), req)
+	require.NoError(t, err)
+	req.Messages = append(req.Messages, r.Message(), model.Message{Role: model.RoleTool, ToolCallID: r.ToolCalls[0].ID, Text: "one"})
+	_, err = client.Complete(t.Context(), req)
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(sent[1], long), "in the thoughts, the call and its result")
+}

@@ -98,9 +98,7 @@ func valueAfter(s string, i int) value {
 	if from < len(s) && (s[from] == '=' || s[from] == '>') { // := and =>
 		from++
 	}
-	for from < len(s) && (s[from] == ' ' || s[from] == '\t') {
-		from++
-	}
+	from = skipBlank(s, from)
 	quote := byte(0)
 	for from < len(s) && (s[from] == '\\' || s[from] == '"' || s[from] == '\'') {
 		if s[from] != '\\' {
@@ -114,9 +112,31 @@ func valueAfter(s string, i int) value {
 	from = skipScheme(s, from)
 	to := from
 	for to < len(s) && !endsValue(s[to], quote) {
-		to++
+		n := 0
+		if mayBeInvisible(s[to]) {
+			n = invisible(s[to:]) // a terminal sequence has characters that would end the value
+		}
+		to += max(n, 1)
 	}
 	return value{sign: i, from: from, to: to, bare: quote == 0 && from == begins}
+}
+
+// skipBlank skips spaces, and what is not shown.
+func skipBlank(s string, from int) int {
+	for from < len(s) {
+		n := 0
+		switch {
+		case s[from] == ' ', s[from] == '\t':
+			n = 1
+		case mayBeInvisible(s[from]):
+			n = invisible(s[from:])
+		}
+		if n == 0 {
+			break
+		}
+		from += n
+	}
+	return from
 }
 
 // endsValue reports whether a character ends a value: in quotes, the quote or the backslash before

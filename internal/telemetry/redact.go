@@ -16,7 +16,23 @@ const Redacted = "[redacted]"
 // or "api_key":, tokens in known formats (OpenAI, GitHub, GitLab, Slack, AWS, Google, JWT),
 // passwords in URLs, and private keys. It is idempotent, never fails, and takes time linear in the
 // text. A text without secrets is returned unchanged, without a copy.
+//
+// Invisible characters and terminal sequences do not hide a secret. A text in which they do loses all of
+// them.
 func Redact(s string) string {
+	if !hasInvisible(s) {
+		return redactVisible(s)
+	}
+	seen := redactVisible(s)
+	plain := withoutInvisible(withoutRests(seen))
+	if redacted := redactVisible(plain); redacted != withoutInvisible(seen) {
+		return redacted
+	}
+	return seen
+}
+
+// redactVisible is Redact for secrets that nothing invisible interrupts.
+func redactVisible(s string) string {
 	// A replacement by one rule can only reduce the matches of others, so this nearly always ends
 	// after two rounds, and at the latest when no letters are left.
 	for range maxRounds {
@@ -31,7 +47,10 @@ func Redact(s string) string {
 
 // RedactUnfinished is Redact for a text that is still being written: it also leaves out the end,
 // which may be the beginning of a secret.
-func RedactUnfinished(s string) string { return Redact(s[:settled(s)]) }
+func RedactUnfinished(s string) string {
+	s = withoutInvisible(s) // which would hide the beginning of a registered value
+	return Redact(s[:settled(s)])
+}
 
 // settled returns the length of the beginning of a text whose secrets can be recognized, whatever
 // follows: without the last word, because the formats of secrets allow no spaces, and without the
@@ -310,39 +329,52 @@ func startsWord(s string, i int) bool {
 // returned as a redacted string.
 func RedactJSON(doc json.RawMessage) json.RawMessage {
 	whole := Redact(string(doc))
-	if whole == string(doc) {
+	clean := whole == string(doc)
+	if clean && !bytes.Contains(doc, []byte(`\u`)) { // no letter is escaped
 		return doc
 	}
 	var v any
 	decoder := json.NewDecoder(bytes.NewReader(doc))
 	decoder.UseNumber()
 	if err := decoder.Decode(&v); err != nil {
+		if clean {
+			return doc
+		}
 		v = whole
 	}
-	out, err := json.Marshal(redactStrings(v, ""))
+	v, changed := redactStrings(v, "")
+	if clean && !changed {
+		return doc
+	}
+	out, err := json.Marshal(v)
 	if err != nil {
 		return json.RawMessage(strconv.Quote(Redacted)) // never: it came from JSON
 	}
 	return out
 }
 
-// redactStrings redacts the strings of a decoded document. Strings under the name of a secret are
-// redacted completely.
-func redactStrings(v any, name string) any {
+// redactStrings redacts the strings of a decoded document, and reports whether that changed any. Strings
+// under the name of a secret are redacted completely.
+func redactStrings(v any, name string) (out any, changed bool) {
 	switch v := v.(type) {
 	case string:
+		redacted := Redact(v)
 		if IsSecretName(name) && v != "" {
-			return Redacted
+			redacted = Redacted
 		}
-		return Redact(v)
+		return redacted, redacted != v
 	case []any:
 		for i := range v {
-			v[i] = redactStrings(v[i], name)
+			var did bool
+			v[i], did = redactStrings(v[i], name)
+			changed = changed || did
 		}
 	case map[string]any:
 		for key := range v {
-			v[key] = redactStrings(v[key], key)
+			var did bool
+			v[key], did = redactStrings(v[key], key)
+			changed = changed || did
 		}
 	}
-	return v
+	return v, changed
 }

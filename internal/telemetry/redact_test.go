@@ -261,3 +261,57 @@ func TestOrdinaryTextIsShownWhileItIsWrittenExceptItsLastWord(t *testing.T) {
 		require.Equal(t, want, telemetry.RedactUnfinished(in))
 	}
 }
+
+func TestInvisibleCharactersHideNoSecret(t *testing.T) {
+	t.Parallel()
+	telemetry.RegisterSecret("correct horse battery")
+	for name, hidden := range map[string]string{
+		"a zero-width joiner": "\u200d", "a zero-width space": "\u200b", "a word joiner": "\u2060", "a soft hyphen": "\u00ad", "a byte order mark": "\ufeff",
+		"a variation selector": "\ufe0f", "a tag": "\U000e0041", "a Hangul filler": "\u3164", "two of them": "\u200d\u2063", "NUL": "\x00", "a backspace": "\b",
+		"a colour": "\x1b[1;31m", "a colour and its end": "\x1b[31m\x1b[0m", "a control character of C1": "\u0085",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, secret := range []string{openAI, github, aws, jwt, slack, "correct horse battery", "password=hunter22!", "postgres://rgpt:s3cr3t@db/x", "api_key: abc123XYZ"} {
+				for at := 1; at < len(secret); at++ {
+					text := "see " + secret[:at] + hidden + secret[at:] + " there"
+					got := telemetry.Redact(text)
+					require.Contains(t, got, "[redacted]", "%q", text)
+					for _, rest := range []string{secret[at:], secret[:at]} {
+						if len(rest) > 8 && !strings.HasPrefix(secret, "p") && !strings.HasPrefix(secret, "api") {
+							require.NotContains(t, got, rest, "%q", text)
+						}
+					}
+					for _, value := range []string{"unter22", "3cr3t", "bc123XYZ"} {
+						require.NotContains(t, got, value, "%q", text)
+					}
+					require.Equal(t, got, telemetry.Redact(got), "%q", text)
+					require.NotContains(t, telemetry.RedactUnfinished(text[:len(text)-6]), "horse")
+				}
+			}
+		})
+	}
+}
+
+func TestATextWithoutHiddenSecretsKeepsItsInvisibleCharacters(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"a family \U0001f468\u200d\U0001f469 and می\u200cخواهم":           "a family \U0001f468\u200d\U0001f469 and می\u200cخواهم",
+		"\U0001f468\u200d\U0001f469 password=hunter22 \x1b[1mbold\x1b[0m": "\U0001f468\u200d\U0001f469 password=[redacted] \x1b[1mbold\x1b[0m",
+	} {
+		require.Equal(t, want, telemetry.Redact(in))
+	}
+}
+
+func TestEscapedLettersHideNoSecretInJSON(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"a":"g\u0068p_` + github[4:] + `"}`:              `{"a":"[redacted]"}`,
+		`{"a":"ghp_\u200d` + github[4:] + `"}`:             `{"a":"[redacted]"}`,
+		`{"pass\u0077ord":"hunter2"}`:                      `{"password":"[redacted]"}`,
+		`{"a":"caf\u00e9 \u003c \ud83d\ude00", "b" : 1.0}`: `{"a":"caf\u00e9 \u003c \ud83d\ude00", "b" : 1.0}`,
+		`{"broken \u0041`:                                  `{"broken \u0041`,
+	} {
+		require.Equal(t, want, string(telemetry.RedactJSON([]byte(in))), in)
+	}
+}

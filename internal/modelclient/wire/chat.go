@@ -3,7 +3,10 @@ package wire
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -130,19 +133,20 @@ func chatFormat(s *model.Schema) openai.ChatCompletionNewParamsResponseFormatUni
 func chatConversation(c *Call, all []model.Message) []openai.ChatCompletionMessageParamUnion {
 	var out []openai.ChatCompletionMessageParamUnion
 	var later []openai.ChatCompletionContentPartUnionParam
+	ids := chatIDs{}
 	for i, m := range all {
 		text, pictures := c.shown(m)
 		switch m.Role {
 		case model.RoleSystem:
 			out = append(out, openai.SystemMessage(text))
 		case model.RoleAssistant:
-			out = append(out, chatAssistant(m, c.Request.Choice.Model))
+			out = append(out, chatAssistant(m, c.Request.Choice.Model, ids))
 		case model.RoleTool:
 			if len(pictures) > 0 {
 				text = joined(text, "[a picture is shown after the results of all calls]")
-				later = append(later, chatParts("The picture in the result of call "+m.ToolCallID+":", pictures)...)
+				later = append(later, chatParts("The picture in the result of call "+ids.of(m.ToolCallID)+":", pictures)...)
 			}
-			out = append(out, openai.ToolMessage(text, m.ToolCallID))
+			out = append(out, openai.ToolMessage(text, ids.of(m.ToolCallID)))
 		default:
 			if len(pictures) > 0 {
 				out = append(out, openai.UserMessage(chatParts(text, pictures)))
@@ -170,22 +174,47 @@ func chatParts(text string, pictures []model.Image) []openai.ChatCompletionConte
 	return parts
 }
 
+// maxChatID is the length of the longest id of a tool call that OpenAI accepts, in characters.
+const maxChatID = 40
+
+// chatIDs maps the ids of tool calls to those that are sent.
+type chatIDs map[string]string
+
+// of returns the id that is sent for a call.
+func (ids chatIDs) of(id string) string {
+	if sent, ok := ids[id]; ok {
+		return sent
+	}
+	if utf8.RuneCountInString(id) <= maxChatID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:16])
+}
+
 // chatAssistant returns a turn of the model. What it thought, in OpenRouter's form, goes back unchanged
-// and only to the same model.
-func chatAssistant(m model.Message, modelName string) openai.ChatCompletionMessageParamUnion {
+// and only to the same model, with the ids of its calls, to which it may refer. Other turns may be those
+// of another provider, so ids that are too long are shortened.
+func chatAssistant(m model.Message, modelName string, ids chatIDs) openai.ChatCompletionMessageParamUnion {
 	var a openai.ChatCompletionAssistantMessageParam
 	if m.Text != "" || len(m.ToolCalls) == 0 {
 		a.Content.OfString = param.NewOpt(m.Text)
 	}
+	r := m.Reasoning
+	own := r != nil && r.API == chatAPI && r.Model == modelName
 	for _, c := range m.ToolCalls {
+		delete(ids, c.ID)
+		if own {
+			ids[c.ID] = c.ID
+		}
 		a.ToolCalls = append(a.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
 			OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
-				ID:       c.ID,
+				ID:       ids.of(c.ID),
 				Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{Name: c.Name, Arguments: c.Arguments},
 			},
 		})
 	}
-	if r := m.Reasoning; r != nil && r.API == chatAPI && r.Model == modelName {
+	if own {
 		a.SetExtraFields(map[string]any{reasoningDetails: r.Items})
 	}
 	return openai.ChatCompletionMessageParamUnion{OfAssistant: &a}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -59,11 +60,12 @@ func (c *chatCollector) add(chunk *openai.ChatCompletionChunk) error {
 				return err
 			}
 		}
+		thought := inParts(&choice.Delta.Content, choice.Delta.JSON.Content.Raw())
 		c.text.WriteString(choice.Delta.Content)
 		c.refusal.WriteString(choice.Delta.Refusal)
-		c.size += int64(len(choice.Delta.Content) + len(choice.Delta.Refusal))
+		c.size += int64(len(choice.Delta.Content) + len(choice.Delta.Refusal) + thought)
 		c.addDetails(choice.Delta.JSON.ExtraFields[reasoningDetails].Raw(), true)
-		c.show(&choice.Delta)
+		c.show(&choice.Delta, thought > 0)
 		for j := range choice.Delta.ToolCalls {
 			c.addCall(&choice.Delta.ToolCalls[j])
 		}
@@ -73,9 +75,13 @@ func (c *chatCollector) add(chunk *openai.ChatCompletionChunk) error {
 
 // show passes on what a piece adds to the text, and that the model thinks: the providers that stream
 // its thoughts do so in fields of their own.
-func (c *chatCollector) show(d *openai.ChatCompletionChunkChoiceDelta) {
+func (c *chatCollector) show(d *openai.ChatCompletionChunkChoiceDelta, thinks bool) {
 	if text := d.Content + d.Refusal; text != "" {
 		c.delta(model.DeltaText, text)
+		return
+	}
+	if thinks {
+		c.delta(model.DeltaReasoning, "")
 		return
 	}
 	for _, name := range []string{"reasoning_content", "reasoning", reasoningDetails} {
@@ -84,6 +90,29 @@ func (c *chatCollector) show(d *openai.ChatCompletionChunkChoiceDelta) {
 			return
 		}
 	}
+}
+
+// inParts reads a content that a server sends as a list of parts instead of a text, as Mistral's do for
+// models that reason: it sets the text, and returns the size of what is not text.
+func inParts(text *string, raw string) (other int) {
+	if !strings.HasPrefix(strings.TrimSpace(raw), "[") {
+		return 0
+	}
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if json.Unmarshal([]byte(raw), &parts) != nil {
+		return 0 // not that form: the client takes it as the text
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		if p.Type == "" || p.Type == "text" || p.Type == "output_text" {
+			b.WriteString(p.Text)
+		}
+	}
+	*text = b.String()
+	return len(raw) - b.Len()
 }
 
 // addCall adds a piece of a tool call. Pieces with the same index belong together, but a new id
@@ -182,9 +211,10 @@ func (c *chatCollector) end(reason, choice string) error {
 
 func (c *chatCollector) take(choice *openai.ChatCompletionChoice) {
 	c.addDetails(choice.Message.JSON.ExtraFields[reasoningDetails].Raw(), false)
+	thought := inParts(&choice.Message.Content, choice.Message.JSON.Content.Raw())
 	c.text.WriteString(choice.Message.Content)
 	c.refusal.WriteString(choice.Message.Refusal)
-	c.size += int64(len(choice.Message.Content) + len(choice.Message.Refusal))
+	c.size += int64(len(choice.Message.Content) + len(choice.Message.Refusal) + thought)
 	for _, tc := range choice.Message.ToolCalls {
 		b := &callBuilder{id: tc.ID, name: tc.Function.Name}
 		b.arguments.WriteString(tc.Function.Arguments)
