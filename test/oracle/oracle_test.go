@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 	"github.com/rocketgpt/orchestrator/test/harness"
@@ -115,7 +116,7 @@ func (a *actor) build(mark string) (called []string) {
 		out, code := a.ask("builder", stepID, turn, "The goal: "+mark)
 		require.Equal(a.t, http.StatusOK, code, "turn %d", turn)
 		calls := out.Choices[0].Message.ToolCalls
-		require.LessOrEqual(a.t, len(calls), turnCalls)
+		require.LessOrEqual(a.t, len(calls), commits.TurnCalls)
 		for _, c := range calls {
 			r, err := set.Call(a.t.Context(), tool.Env{Root: a.dir}, c.Function.Name, json.RawMessage(c.Function.Arguments))
 			require.NoError(a.t, err)
@@ -133,13 +134,13 @@ func (a *actor) build(mark string) (called []string) {
 // parent's, and returns the tools that were called.
 func (h *history) played() []string {
 	h.t.Helper()
-	s, err := Write(h.t.Context(), h.dir, "HEAD")
+	s, err := commits.Write(h.t.Context(), h.dir, "HEAD")
 	require.NoError(h.t, err)
 	scenario, err := Scenarios(s)
 	require.NoError(h.t, err)
 	dir := filepath.Join(h.t.TempDir(), "clone")
-	require.NoError(h.t, s.clone(h.t.Context(), dir))
-	called := newActor(h.t, scenario, dir).build(s.Mark())
+	require.NoError(h.t, s.Clone(h.t.Context(), dir))
+	called := newActor(h.t, scenario, dir).build(Mark(s.Commit))
 	harness.Git(h.t, dir, "-c", "core.autocrlf=false", "add", "--all", "--force")
 	want := harness.Git(h.t, h.dir, "rev-parse", "HEAD^{tree}")
 	require.Equal(h.t, want, harness.Git(h.t, dir, "write-tree"), "%s", harness.Git(h.t, h.dir, "show", "HEAD"))
@@ -217,7 +218,7 @@ func TestWhatTheToolsCannotMakeIsNamed(t *testing.T) {
 			c.change(t, h)
 			h.commitAll("after")
 			_, err := Scenario(h.dir, "HEAD")
-			var u *Unplayable
+			var u *commits.Unplayable
 			require.ErrorAs(t, err, &u)
 			require.Equal(t, c.path, u.Path)
 			require.ErrorContains(t, err, c.why)
@@ -268,8 +269,8 @@ func TestAnyEditsMakeTheCommitsTree(t *testing.T) {
 		}
 		h.commit(fmt.Sprintf("before %d", n), before)
 		h.commit(fmt.Sprintf("after %d", n), after)
-		s, err := Write(t.Context(), h.dir, "HEAD")
-		if u := (*Unplayable)(nil); err != nil {
+		s, err := commits.Write(t.Context(), h.dir, "HEAD")
+		if u := (*commits.Unplayable)(nil); err != nil {
 			require.ErrorAs(rt, err, &u)
 			require.True(rt, u.Path == "" || u.Path == "x.sh", "%v", err)
 			rt.Skip("nothing changed, or a file that can be run cannot be made again")
@@ -278,7 +279,7 @@ func TestAnyEditsMakeTheCommitsTree(t *testing.T) {
 		require.NoError(rt, err)
 		dir := filepath.Join(t.TempDir(), fmt.Sprint(n))
 		harness.WriteFiles(t, dir, before)
-		newActor(t, scenario, dir).build(s.Mark())
+		newActor(t, scenario, dir).build(Mark(s.Commit))
 		require.Equal(rt, after, filesIn(t, dir))
 	})
 }
@@ -309,22 +310,22 @@ func TestRunsOfOneStackAreDistinguishedAndHealsHaveNoAnswer(t *testing.T) {
 	h := newHistory(t)
 	h.commit("start", map[string]string{"a": "x\n"})
 	h.commit("one", map[string]string{"a": "y\n"})
-	one, err := Write(t.Context(), h.dir, "HEAD")
+	one, err := commits.Write(t.Context(), h.dir, "HEAD")
 	require.NoError(t, err)
 	h.commit("two", map[string]string{"a": "z\n", "b": "\n"})
-	two, err := Write(t.Context(), h.dir, "HEAD")
+	two, err := commits.Write(t.Context(), h.dir, "HEAD")
 	require.NoError(t, err)
 	scenario, err := Scenarios(one, two)
 	require.NoError(t, err)
 	a := newActor(t, scenario, t.TempDir())
 	for _, s := range []*Script{one, two} {
-		out, code := a.ask("planner", "", 1, "Goal: "+s.Mark())
+		out, code := a.ask("planner", "", 1, "Goal: "+Mark(s.Commit))
 		require.Equal(t, http.StatusOK, code)
 		var plan contract.Plan
 		require.NoError(t, json.Unmarshal([]byte(out.Choices[0].Message.Content), &plan))
 		require.Empty(t, plan.Problems())
 		require.Equal(t, s.Files, plan.Steps[0].Files)
-		_, code = a.ask("repair", stepID, 1, "Goal: "+s.Mark())
+		_, code = a.ask("repair", stepID, 1, "Goal: "+Mark(s.Commit))
 		require.Equal(t, http.StatusBadRequest, code)
 	}
 	require.NoError(t, a.server.Close())
@@ -338,19 +339,19 @@ func TestACloneEndsAtTheParent(t *testing.T) {
 	h.commit("two", map[string]string{"a": "2\n"})
 	later := h.commit("three", map[string]string{"a": "3\n"})
 	harness.Git(t, h.dir, "tag", "v3")
-	s, err := Write(t.Context(), h.dir, later)
+	s, err := commits.Write(t.Context(), h.dir, later)
 	require.NoError(t, err)
 	dir := filepath.Join(t.TempDir(), "clone")
-	require.NoError(t, s.clone(t.Context(), dir))
+	require.NoError(t, s.Clone(t.Context(), dir))
 	require.Equal(t, "v1", harness.Git(t, dir, "tag"))
 	require.Equal(t, "2", harness.Git(t, dir, "rev-list", "--count", "--all"))
 	require.Empty(t, harness.Git(t, dir, "status", "--porcelain"))
 	require.NotContains(t, harness.Git(t, dir, "cat-file", "--batch-all-objects", "--batch-check"), later)
 
-	different, err := s.differences(t.Context(), dir, "main")
+	different, err := s.Differences(t.Context(), dir, "main")
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, different)
-	different, err = s.differences(t.Context(), h.dir, later)
+	different, err = s.Differences(t.Context(), h.dir, later)
 	require.NoError(t, err)
 	require.Empty(t, different)
 }
@@ -370,10 +371,10 @@ func TestAPickTakesSmallCommitsOfCodeWithTests(t *testing.T) {
 	step("without a test", map[string]string{"a.go": "3\n"})
 	step("without code", map[string]string{"a_test.go": "3\n", "README.md": "2\n"})
 	step("with a lock file", map[string]string{"a.go": "4\n", "a_test.go": "4\n", "go.sum": "x\n"})
-	step("large", map[string]string{"a.go": strings.Repeat("x\n", pickLines), "a_test.go": "5\n"})
+	step("large", map[string]string{"a.go": strings.Repeat("x\n", commits.MaxLines), "a_test.go": "5\n"})
 	step("binary", map[string]string{"a.go": "6\n", "a_test.go": "6\n", "logo.png": "\x00"})
 	step("good two", map[string]string{"a.go": "7\n", "a_test.go": "7\n"})
-	p, err := Pick(t.Context(), h.dir, 5)
+	p, err := commits.Pick(t.Context(), h.dir, 5)
 	require.NoError(t, err)
 	var subjects []string
 	for _, s := range p.Scripts {
@@ -399,17 +400,19 @@ func TestTestsThatACommitTouchedAreFoundByName(t *testing.T) {
 		"src/lib.rs":      "fn helper() { 1; }\n#[test]\nfn works() {\n1;\n}\n",
 		"c.test.ts":       "describe('group', () => {\n  it('does what it says', () => {})\n})\n",
 	})
-	s, err := Write(t.Context(), h.dir, "HEAD")
+	s, err := commits.Write(t.Context(), h.dir, "HEAD")
 	require.NoError(t, err)
-	require.Equal(t, []Test{{"a_test.go", "TestChanged"}, {"c.test.ts", "does what it says"}, {"src/lib.rs", "works"}, {"tests/test_b.py", "test_new"}}, s.Tests)
+	require.Equal(t, []commits.Test{
+		{File: "a_test.go", Name: "TestChanged"}, {File: "c.test.ts", Name: "does what it says"}, {File: "src/lib.rs", Name: "works"}, {File: "tests/test_b.py", Name: "test_new"},
+	}, s.Tests)
 
-	own := ownTests(s.Tests, []contract.TestCase{
+	own := commits.OwnTestsOf(s.Tests, []contract.TestCase{
 		{Name: "example/a/TestChanged", Status: contract.TestSkipped}, {Name: "example/a/TestChanged/sub", Status: contract.TestPassed},
 		{Name: "group > does what it says", Status: contract.TestFailed}, {Name: "tests::works", Status: contract.TestSkipped},
 		{Name: "tests/test_b.py::test_newer", Status: contract.TestPassed},
 	})
 	require.Equal(t, OwnTests{Passed: s.Tests[:1], Failed: s.Tests[1:2], Skipped: s.Tests[2:3], Missing: s.Tests[3:]}, own)
-	require.True(t, ownTests(s.Tests, nil).Unnamed)
+	require.True(t, commits.OwnTestsOf(s.Tests, nil).Unnamed)
 }
 
 func TestTheTableThatIsKeptIsValid(t *testing.T) {

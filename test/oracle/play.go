@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
@@ -23,7 +24,7 @@ func (s *Stack) Play(ctx context.Context, script *Script) Result {
 	clone := filepath.Join(s.options.Dir, fmt.Sprintf("clone-%d", s.played))
 	fmt.Fprintf(s.options.Log, "%s %.12s %s\n", script.Repo, script.ID, script.Subject)
 	r := Result{Commit: script.Commit, Status: StatusError, Clone: clone, DataDir: s.dataDir()}
-	if err := script.clone(ctx, clone); err != nil {
+	if err := script.Clone(ctx, clone); err != nil {
 		r.wrong("the clone failed: %v", err)
 		return r
 	}
@@ -71,7 +72,7 @@ func (s *Stack) once(ctx context.Context, script *Script, clone string, r *Resul
 // error here.
 func (s *Stack) create(ctx context.Context, script *Script, clone string) (run int64, took time.Duration, err error) {
 	args := []string{
-		"run", "create", "--repo", clone, "--base", script.Parent, "--goal=" + script.Subject, "--description", script.Mark(), "--plan-by", "planner",
+		"run", "create", "--repo", clone, "--base", script.Parent, "--goal=" + script.Subject, "--description", Mark(script.Commit), "--plan-by", "planner",
 		"--timeout", s.options.RunTime.String(), "--json",
 	}
 	// No person can help, so requests for help are rejected after a minimal wait.
@@ -172,7 +173,7 @@ func (s *Stack) judge(ctx context.Context, script *Script, clone string, r *Resu
 		}
 		return
 	}
-	paths, err := script.differences(ctx, clone, r.branch)
+	paths, err := script.Differences(ctx, clone, r.branch)
 	if err != nil {
 		r.wrong("the released branch %q cannot be compared with the commit: %v", r.branch, err)
 		return
@@ -188,7 +189,7 @@ func (s *Stack) judge(ctx context.Context, script *Script, clone string, r *Resu
 	if r.Tests.Passed+r.Tests.Flaky == 0 {
 		r.wrong("no test passed, so the run proves nothing")
 	}
-	r.Own = ownTests(script.Tests, r.cases)
+	r.Own = commits.OwnTestsOf(script.Tests, r.cases)
 	for _, t := range r.Own.Failed {
 		r.wrong("the commit's own test %s in %s failed", t.Name, t.File)
 	}
@@ -203,7 +204,7 @@ func (s *Stack) BuildEnvironment(ctx context.Context, script *Script) Result {
 	s.played++
 	clone := filepath.Join(s.options.Dir, fmt.Sprintf("clone-%d", s.played))
 	r := Result{Commit: script.Commit, Status: StatusError, Clone: clone, DataDir: s.dataDir()}
-	if err := script.clone(ctx, clone); err != nil {
+	if err := script.Clone(ctx, clone); err != nil {
 		r.wrong("the clone failed: %v", err)
 		return r
 	}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
@@ -128,9 +129,9 @@ func (s *Stack) run(ctx context.Context, most time.Duration, args ...string) ([]
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.rgpt, append(args, "--data-dir", s.dataDir())...)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = s.options.Dir, s.env, gitGrace
+	cmd.Dir, cmd.Env, cmd.WaitDelay = s.options.Dir, s.env, commits.CommandGrace
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	out, errs := &bounded{most: rgptOutput}, &bounded{most: 1 << 20}
+	out, errs := &commits.Bounded{Most: rgptOutput}, &commits.Bounded{Most: 1 << 20}
 	cmd.Stdout, cmd.Stderr = out, errs
 	err := cmd.Run()
 	var exit *exec.ExitError

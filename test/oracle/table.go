@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 )
 
 // Table is a list of repositories with commits, as stored in a file.
@@ -108,7 +110,7 @@ func (r Repositories) Find(ctx context.Context, repo string) (string, error) {
 	if err := os.RemoveAll(part); err != nil {
 		return "", err
 	}
-	if _, err := git(ctx, r.Cache, "clone", "--quiet", "--bare", "--", repo, part); err != nil {
+	if _, err := commits.Git(ctx, r.Cache, "clone", "--quiet", "--bare", "--", repo, part); err != nil {
 		return "", fmt.Errorf("clone %s: %w; without network access, use -mirrors", repo, err)
 	}
 	return dir, os.Rename(part, dir)
@@ -142,7 +144,7 @@ func (t Table) Scripts(ctx context.Context, where Repositories) (scripts []*Scri
 			var s *Script
 			failure := err
 			if failure == nil {
-				s, failure = Write(ctx, dir, c.ID)
+				s, failure = commits.Write(ctx, dir, c.ID)
 			}
 			if failure != nil {
 				others = append(others, Result{Commit: c, Status: StatusNotPlayed, Problems: []string{failure.Error()}})

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 	"github.com/rocketgpt/orchestrator/test/oracle"
 )
 
@@ -167,7 +168,7 @@ func (o *options) pickFrom(ctx context.Context, repo string) ([]*oracle.Script, 
 	if err != nil {
 		return nil, err
 	}
-	picked, err := oracle.Pick(ctx, dir, o.pick)
+	picked, err := commits.Pick(ctx, dir, o.pick)
 	if err != nil {
 		return nil, err
 	}

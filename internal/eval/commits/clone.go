@@ -1,4 +1,4 @@
-package oracle
+package commits
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 // branch is the branch that is checked out in the clone of a run.
 const branch = "main"
 
-// clone creates a work tree at the parent of a script's commit, with its whole history and tags,
+// Clone creates a work tree at the parent of a script's commit, with its whole history and tags,
 // but without later commits, so neither the product nor the project's own tools can look up the
 // solution.
-func (s *Script) clone(ctx context.Context, dir string) error {
+func (s *Script) Clone(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("create the directory of a clone: %w", err)
 	}
-	if _, err := git(ctx, dir, "init", "--quiet", "--initial-branch", branch); err != nil {
+	if _, err := Git(ctx, dir, "init", "--quiet", "--initial-branch", branch); err != nil {
 		return err
 	}
-	tags, err := git(ctx, s.Source, "for-each-ref", "--merged", s.Parent, "--format=%(objectname) %(refname)", "refs/tags")
+	tags, err := Git(ctx, s.Source, "for-each-ref", "--merged", s.Parent, "--format=%(objectname) %(refname)", "refs/tags")
 	if err != nil {
 		return err
 	}
@@ -35,27 +35,24 @@ func (s *Script) clone(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := gitWith(ctx, s.Source, wanted, "pack-objects", "--quiet", "--revs", "--missing=allow-any", pack); err != nil {
+	if _, err := GitInput(ctx, s.Source, wanted, "pack-objects", "--quiet", "--revs", "--missing=allow-any", pack); err != nil {
 		return err
 	}
-	if _, err := gitWith(ctx, dir, refs, "update-ref", "--stdin"); err != nil {
+	if _, err := GitInput(ctx, dir, refs, "update-ref", "--stdin"); err != nil {
 		return err
 	}
-	if _, err := git(ctx, dir, "reset", "--quiet", "--hard", branch); err != nil {
+	if _, err := Git(ctx, dir, "reset", "--quiet", "--hard", branch); err != nil {
 		return err
 	}
-	if _, err := git(ctx, dir, "cat-file", "-e", s.ID); err == nil {
+	if _, err := Git(ctx, dir, "cat-file", "-e", s.ID); err == nil {
 		return fmt.Errorf("the clone %s already contains the commit %s, so the run could look it up", dir, s.ID)
 	}
 	return nil
 }
 
-// maxDiffers is the maximum number of differing paths to report.
-const maxDiffers = 20
-
-// differences returns the paths whose content, mode or existence differs between a branch of the
+// Differences returns the paths whose content, mode or existence differs between a branch of the
 // clone and the commit. It compares whole trees, because nothing else may differ either.
-func (s *Script) differences(ctx context.Context, clone, released string) ([]string, error) {
+func (s *Script) Differences(ctx context.Context, clone, released string) ([]string, error) {
 	want, err := treeOf(ctx, s.Source, s.ID)
 	if err != nil {
 		return nil, err
@@ -80,7 +77,7 @@ func (s *Script) differences(ctx context.Context, clone, released string) ([]str
 
 // treeOf returns mode, type and digest of each path of a commit.
 func treeOf(ctx context.Context, repo, commit string) (map[string]string, error) {
-	out, err := git(ctx, repo, "ls-tree", "-r", "-z", "--full-tree", commit)
+	out, err := Git(ctx, repo, "ls-tree", "-r", "-z", "--full-tree", commit)
 	if err != nil {
 		return nil, err
 	}

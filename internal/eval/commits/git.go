@@ -1,4 +1,4 @@
-package oracle
+package commits
 
 import (
 	"bytes"
@@ -21,26 +21,26 @@ const (
 	// gitOutput is the maximum number of bytes read from a git command. It limits this program's
 	// memory; the log of a pick is the largest output.
 	gitOutput = 256 << 20
-	// gitGrace is the time that a cancelled command has to close its pipes.
-	gitGrace = 5 * time.Second
+	// CommandGrace is the time that a cancelled command has to close its pipes.
+	CommandGrace = 5 * time.Second
 )
 
-// git runs git in a directory, without system and user configuration, and returns its output.
-func git(ctx context.Context, dir string, args ...string) (string, error) {
-	return gitWith(ctx, dir, "", args...)
+// Git runs git in a directory, without system and user configuration, and returns its output.
+func Git(ctx context.Context, dir string, args ...string) (string, error) {
+	return GitInput(ctx, dir, "", args...)
 }
 
-// gitWith is git with standard input.
-func gitWith(ctx context.Context, dir, stdin string, args ...string) (string, error) {
+// GitInput is Git with standard input.
+func GitInput(ctx context.Context, dir, stdin string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", append([]string{
 		"-c", "safe.directory=*", "-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0",
 		"-c", "advice.detachedHead=false", "--literal-pathspecs",
 	}, args...)...)
-	cmd.Dir, cmd.WaitDelay = dir, gitGrace
+	cmd.Dir, cmd.WaitDelay = dir, CommandGrace
 	cmd.Env = append(withoutGit(os.Environ()), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
-	out, errs := &bounded{most: gitOutput}, &bounded{most: 64 << 10}
+	out, errs := &Bounded{Most: gitOutput}, &Bounded{Most: 64 << 10}
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Stdout, cmd.Stderr = out, errs
 	if err := cmd.Run(); err != nil {
@@ -57,16 +57,16 @@ func withoutGit(env []string) []string {
 // errTooMuch fails a command whose output exceeds the limit.
 var errTooMuch = errors.New("the output exceeds the limit")
 
-// bounded collects a command's output, and fails the command if it exceeds the limit. Only the
+// Bounded collects a command's output, and fails the command if it exceeds the limit. Only the
 // command writes to it; it is read after the command exits.
-type bounded struct {
+type Bounded struct {
 	bytes.Buffer
-	most int
+	Most int
 }
 
 // Write implements io.Writer.
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.most {
+func (b *Bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > b.Most {
 		return 0, errTooMuch
 	}
 	return b.Buffer.Write(p)
@@ -93,7 +93,7 @@ func (c change) deleted() bool { return c.newMode == modeNone }
 
 // changesOf returns the changes between two commits, ordered by path.
 func changesOf(ctx context.Context, repo, from, to string) ([]change, error) {
-	out, err := git(ctx, repo, "diff-tree", "-r", "-z", "--no-renames", "--raw", "--full-index", "--no-commit-id", from, to)
+	out, err := Git(ctx, repo, "diff-tree", "-r", "-z", "--no-renames", "--raw", "--full-index", "--no-commit-id", from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func changesOf(ctx context.Context, repo, from, to string) ([]change, error) {
 
 // blob returns the content of a file. A file of more than most bytes is an error.
 func blob(ctx context.Context, repo, id string, most int) (string, error) {
-	out, err := gitWith(ctx, repo, id+"\n", "cat-file", "--batch")
+	out, err := GitInput(ctx, repo, id+"\n", "cat-file", "--batch")
 	if err != nil {
 		return "", err
 	}
@@ -133,7 +133,7 @@ type hunk struct{ oldFrom, oldTo, newFrom, newTo int }
 // hunksOf returns the differences between two blobs, in line order. Only the headers of git's diff
 // are used; the lines themselves are read from the blobs, byte for byte.
 func hunksOf(ctx context.Context, repo, from, to string) ([]hunk, error) {
-	out, err := git(ctx, repo, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--text", "--unified=0", from, to)
+	out, err := Git(ctx, repo, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--text", "--unified=0", from, to)
 	if err != nil {
 		return nil, err
 	}

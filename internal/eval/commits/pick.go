@@ -1,4 +1,4 @@
-package oracle
+package commits
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 const (
 	// pickCommits is the number of commits of a history that a pick considers.
 	pickCommits = 2000
-	// pickFiles and pickLines limit the size of a picked commit: larger commits are rarely a single
+	// pickFiles and MaxLines limit the size of a picked commit: larger commits are rarely a single
 	// change.
 	pickFiles = 8
-	pickLines = 300
+	MaxLines  = 300
 	// pickRefused is the number of unplayable commits after which a pick gives up: the cause is
 	// then the repository.
 	pickRefused = 50
@@ -33,7 +33,7 @@ type Picked struct {
 // Pick returns at most n of the newest commits of a repository that make good oracles: small and
 // playable commits with a test and source code, without generated files, and not merges.
 func Pick(ctx context.Context, repoDir string, n int) (Picked, error) {
-	out, err := git(ctx, repoDir, "log", "-z", "--min-parents=1", "--max-parents=1", "--no-renames", "--no-show-signature", "--raw",
+	out, err := Git(ctx, repoDir, "log", "-z", "--min-parents=1", "--max-parents=1", "--no-renames", "--no-show-signature", "--raw",
 		"--max-count="+strconv.Itoa(pickCommits), "--format=%x01%H", "HEAD", "--")
 	if err != nil {
 		return Picked{}, err
@@ -56,7 +56,7 @@ func Pick(ctx context.Context, repoDir string, n int) (Picked, error) {
 		if err != nil {
 			return p, err
 		}
-		if s.Lines > pickLines {
+		if s.Lines > MaxLines {
 			continue
 		}
 		p.Suitable++
@@ -73,7 +73,7 @@ func Pick(ctx context.Context, repoDir string, n int) (Picked, error) {
 
 // submodule returns the path of a submodule of a commit, or the empty string if there is none.
 func submodule(ctx context.Context, repo, commit string) (string, error) {
-	out, err := git(ctx, repo, "ls-tree", "-r", "-z", commit)
+	out, err := Git(ctx, repo, "ls-tree", "-r", "-z", commit)
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +100,7 @@ func suitable(raw []string) bool {
 		}
 		files++
 		switch {
-		case isTest(raw[i]):
+		case IsTest(raw[i]):
 			tests++
 		case isSource(raw[i]):
 			sources++
@@ -129,8 +129,8 @@ func byMachine(file string) bool {
 	return slices.Contains(machineFiles, strings.ToLower(path.Base(file))) || inFolder(file, machineFolders)
 }
 
-// isTest reports whether a path is a test file, by common naming conventions.
-func isTest(file string) bool {
+// IsTest reports whether a path is a test file, by common naming conventions.
+func IsTest(file string) bool {
 	return inFolder(file, testFolders) || isSource(file) && testFile.MatchString(path.Base(file))
 }
 
@@ -150,7 +150,7 @@ var manifests = []struct{ file, ecosystem string }{
 
 // ecosystem returns the ecosystem of a commit's project; empty if unknown.
 func ecosystem(ctx context.Context, repo, commit string) (string, error) {
-	out, err := git(ctx, repo, "ls-tree", "-z", "--name-only", commit)
+	out, err := Git(ctx, repo, "ls-tree", "-z", "--name-only", commit)
 	if err != nil {
 		return "", fmt.Errorf("list the files of %.12s: %w", commit, err)
 	}

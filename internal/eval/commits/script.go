@@ -1,4 +1,4 @@
-package oracle
+package commits
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// turnCalls is the maximum number of calls of the scripted builder in one turn.
-	turnCalls = 20
+	// TurnCalls is the maximum number of calls of the scripted builder in one turn.
+	TurnCalls = 20
 	// maxTurns is the maximum number of turns of a script, excluding the last one, which finishes:
 	// a step has 40 by default (execution.step.turns).
 	maxTurns = 39
@@ -56,22 +56,10 @@ func (u *Unplayable) Error() string {
 	return fmt.Sprintf("the commit %.12s cannot be played: %q %s", u.Commit, u.Path, u.Why)
 }
 
-// Scenario returns the scenario that plays one commit of the repository whose git directory or work
-// tree is repoDir. It applies only to runs whose goal or description contains the commit's Mark.
-// For a commit that the tools cannot reproduce (binary files, symbolic links, modes, files beyond
-// the tools' limits, merges), the error is an *Unplayable with the path.
-func Scenario(repoDir, commit string) ([]byte, error) {
-	s, err := Write(context.Background(), repoDir, commit)
-	if err != nil {
-		return nil, err
-	}
-	return Scenarios(s)
-}
-
 // Write writes and rehearses the script of one commit: on the parent's files, its calls produce the
 // commit's files, byte for byte.
 func Write(ctx context.Context, repoDir, commit string) (*Script, error) {
-	out, err := git(ctx, repoDir, "log", "-1", "--no-show-signature", "--format=%H%x00%P%x00%s", commit+"^{commit}", "--")
+	out, err := Git(ctx, repoDir, "log", "-1", "--no-show-signature", "--format=%H%x00%P%x00%s", commit+"^{commit}", "--")
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +75,7 @@ func Write(ctx context.Context, repoDir, commit string) (*Script, error) {
 	if strings.TrimSpace(s.Subject) == "" {
 		return nil, &Unplayable{Commit: s.ID, Why: "it has no subject to use as the goal"}
 	}
-	missing, err := git(ctx, repoDir, "rev-list", "--objects", "--no-walk", "--missing=print", s.Parent)
+	missing, err := Git(ctx, repoDir, "rev-list", "--objects", "--no-walk", "--missing=print", s.Parent)
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +119,8 @@ func (s *Script) write(ctx context.Context, changes []change) error {
 		others = append(others, calls...)
 	}
 	s.Calls = slices.Concat(deletions, others)
-	if n := len(s.Calls); n > turnCalls*maxTurns {
-		return &Unplayable{Commit: s.ID, Why: fmt.Sprintf("it requires %d calls, but a step allows at most %d", n, turnCalls*maxTurns)}
+	if n := len(s.Calls); n > TurnCalls*maxTurns {
+		return &Unplayable{Commit: s.ID, Why: fmt.Sprintf("it requires %d calls, but a step allows at most %d", n, TurnCalls*maxTurns)}
 	}
 	if path, why, err := replayLocally(ctx, pairs, s.Calls); err != nil || why != "" {
 		if err != nil {

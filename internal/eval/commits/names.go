@@ -1,4 +1,4 @@
-package oracle
+package commits
 
 import (
 	"path"
@@ -52,7 +52,7 @@ func declarationOf(file string) (*regexp.Regexp, string) {
 // removed line between their declaration and the next one.
 func testsOf(v versions) []Test {
 	declaration, mark := declarationOf(v.path)
-	if declaration == nil || v.deleted() || !isTest(v.path) && mark == "" {
+	if declaration == nil || v.deleted() || !IsTest(v.path) && mark == "" {
 		return nil
 	}
 	lines := linesOf(v.after)
@@ -98,8 +98,8 @@ type OwnTests struct {
 	Unnamed bool   `json:"unnamed,omitempty"` // the checks do not report test names, so the results are unknown
 }
 
-// ownTests looks up the tests of a commit in the reported cases.
-func ownTests(tests []Test, cases []contract.TestCase) OwnTests {
+// OwnTestsOf looks up the tests of a commit in the reported cases.
+func OwnTestsOf(tests []Test, cases []contract.TestCase) OwnTests {
 	if len(cases) == 0 {
 		return OwnTests{Unnamed: true}
 	}
