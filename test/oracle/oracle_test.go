@@ -419,15 +419,15 @@ func TestTheTableThatIsKeptIsValid(t *testing.T) {
 	t.Parallel()
 	table, err := ReadTable("commits.yaml")
 	require.NoError(t, err)
-	repositories, commits := map[string]bool{}, map[string]bool{}
+	repositories, ids := map[string]bool{}, map[string]bool{}
 	for _, e := range table {
-		require.True(t, strings.HasPrefix(e.Repo, github), e.Repo)
+		require.True(t, strings.HasPrefix(e.Repo, commits.GitHub), e.Repo)
 		require.False(t, repositories[e.Repo], "%s stands there twice", e.Repo)
 		repositories[e.Repo] = true
 		for _, c := range e.Commits {
 			require.NotEmpty(t, c.Subject)
-			require.False(t, commits[c.ID], "%s stands there twice", c.ID)
-			commits[c.ID] = true
+			require.False(t, ids[c.ID], "%s stands there twice", c.ID)
+			ids[c.ID] = true
 		}
 	}
 	require.GreaterOrEqual(t, len(repositories), 20)
@@ -439,12 +439,12 @@ func TestARepositoryIsFoundWhereMirrorsLie(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "o+n", "repo"), fs.FileMode(0o755)))
 	for _, mirrors := range []string{dir, filepath.Join(dir, "{owner}+{name}", "repo")} {
 		for _, repo := range []string{"o/n", "https://github.com/o/n", "https://github.com/o/n.git"} {
-			found, err := Repositories{Mirrors: mirrors}.Find(t.Context(), repo)
+			found, err := commits.Repositories{Mirrors: mirrors}.Find(t.Context(), repo)
 			require.NoError(t, err)
 			require.Equal(t, filepath.Join(dir, "o+n", "repo"), found)
 		}
 	}
-	_, err := Repositories{}.Find(t.Context(), "nothing of the kind")
+	_, err := commits.Repositories{}.Find(t.Context(), "nothing of the kind")
 	require.ErrorContains(t, err, "neither a directory")
 }
 

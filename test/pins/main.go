@@ -16,7 +16,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/rocketgpt/orchestrator/test/oracle"
+	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 )
 
 func main() {
@@ -31,7 +31,7 @@ func main() {
 
 func run(ctx context.Context) error {
 	var (
-		where oracle.Repositories
+		where commits.Repositories
 		list  = flag.String("list", "test/pins/commits.yaml", "labelled commits (YAML)")
 		part  = flag.String("part", "all", "repositories to measure: open, held or all")
 		only  = flag.String("only", "", "measure only this repository")

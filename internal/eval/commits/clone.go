@@ -21,24 +21,7 @@ func (s *Script) Clone(ctx context.Context, dir string) error {
 	if _, err := Git(ctx, dir, "init", "--quiet", "--initial-branch", branch); err != nil {
 		return err
 	}
-	tags, err := Git(ctx, s.Source, "for-each-ref", "--merged", s.Parent, "--format=%(objectname) %(refname)", "refs/tags")
-	if err != nil {
-		return err
-	}
-	wanted, refs := s.Parent+"\n", fmt.Sprintf("create refs/heads/%s %s\n", branch, s.Parent)
-	for line := range strings.Lines(tags) {
-		id, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		wanted, refs = wanted+id+"\n", refs+fmt.Sprintf("create %s %s\n", name, id)
-	}
-	// Not with git fetch, which fails if a mirror lacks an old large file.
-	pack, err := filepath.Abs(filepath.Join(dir, ".git", "objects", "pack", "pack"))
-	if err != nil {
-		return err
-	}
-	if _, err := GitInput(ctx, s.Source, wanted, "pack-objects", "--quiet", "--revs", "--missing=allow-any", pack); err != nil {
-		return err
-	}
-	if _, err := GitInput(ctx, dir, refs, "update-ref", "--stdin"); err != nil {
+	if err := copyHistory(ctx, s.Source, s.Parent, dir, ".git"); err != nil {
 		return err
 	}
 	if _, err := Git(ctx, dir, "reset", "--quiet", "--hard", branch); err != nil {
@@ -48,6 +31,30 @@ func (s *Script) Clone(ctx context.Context, dir string) error {
 		return fmt.Errorf("the clone %s already contains the commit %s, so the run could look it up", dir, s.ID)
 	}
 	return nil
+}
+
+// copyHistory copies a commit, its history and its tags to the empty repository in dir, whose git
+// directory is gitDir below it, and makes the commit its branch.
+func copyHistory(ctx context.Context, source, commit, dir, gitDir string) error {
+	tags, err := Git(ctx, source, "for-each-ref", "--merged", commit, "--format=%(objectname) %(refname)", "refs/tags")
+	if err != nil {
+		return err
+	}
+	wanted, refs := commit+"\n", fmt.Sprintf("create refs/heads/%s %s\n", branch, commit)
+	for line := range strings.Lines(tags) {
+		id, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		wanted, refs = wanted+id+"\n", refs+fmt.Sprintf("create %s %s\n", name, id)
+	}
+	// Not with git fetch, which fails if a mirror lacks an old large file.
+	pack, err := filepath.Abs(filepath.Join(dir, gitDir, "objects", "pack", "pack"))
+	if err != nil {
+		return err
+	}
+	if _, err := GitInput(ctx, source, wanted, "pack-objects", "--quiet", "--revs", "--missing=allow-any", pack); err != nil {
+		return err
+	}
+	_, err = GitInput(ctx, dir, refs, "update-ref", "--stdin")
+	return err
 }
 
 // Differences returns the paths whose content, mode or existence differs between a branch of the

@@ -32,6 +32,11 @@ func Git(ctx context.Context, dir string, args ...string) (string, error) {
 
 // GitInput is Git with standard input.
 func GitInput(ctx context.Context, dir, stdin string, args ...string) (string, error) {
+	return gitWith(ctx, dir, stdin, nil, args...)
+}
+
+// gitWith is Git with standard input and additional environment variables.
+func gitWith(ctx context.Context, dir, stdin string, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", append([]string{
@@ -40,6 +45,7 @@ func GitInput(ctx context.Context, dir, stdin string, args ...string) (string, e
 	}, args...)...)
 	cmd.Dir, cmd.WaitDelay = dir, CommandGrace
 	cmd.Env = append(withoutGit(os.Environ()), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	cmd.Env = append(cmd.Env, env...)
 	out, errs := &Bounded{Most: gitOutput}, &Bounded{Most: 64 << 10}
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Stdout, cmd.Stderr = out, errs

@@ -151,6 +151,45 @@ type Environment struct {
 	UsedAt      time.Time
 }
 
+type Eval struct {
+	ID            int64
+	SetName       string
+	SetDigest     string
+	Variants      json.RawMessage
+	MaxCostMicros int64
+	Status        string
+	Reason        string
+	CreatedBy     string
+	CreatedAt     time.Time
+	FinishedAt    *time.Time
+}
+
+type EvalResult struct {
+	EvalID          int64
+	Position        int32
+	Task            string
+	Variant         string
+	Repo            string
+	Title           string
+	RunID           int64
+	Status          string
+	Solved          bool
+	Reason          string
+	Detail          string
+	CostMicros      int64
+	CostKnown       bool
+	FreshTokens     int64
+	CachedTokens    int64
+	ReasoningTokens int64
+	OutputTokens    int64
+	Turns           int32
+	Heals           int32
+	Seconds         float64
+	Tests           json.RawMessage
+	StartedAt       *time.Time
+	FinishedAt      *time.Time
+}
+
 type Event struct {
 	ID        int64
 	RunID     int64

@@ -33,7 +33,7 @@ type options struct {
 	scenario       bool
 	base           bool
 	out, dir       string
-	where          oracle.Repositories
+	where          commits.Repositories
 	play           oracle.Options
 	stdout, stderr io.Writer
 }
