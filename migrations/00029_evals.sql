@@ -26,6 +26,8 @@ CREATE TABLE orchestrator_eval_results (
     repo             TEXT NOT NULL DEFAULT '',
     title            TEXT NOT NULL DEFAULT '',
     run_id           BIGINT NOT NULL DEFAULT 0, -- 0: no run of the product (yet)
+    attempt          INT NOT NULL DEFAULT 1,    -- higher if it was made again
+    cap_micros       BIGINT NOT NULL DEFAULT 0, -- share of the budget, fixed when it starts; 0: no limit
     status           TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'running', 'done')),
     solved           BOOLEAN NOT NULL DEFAULT false,
     reason           TEXT NOT NULL DEFAULT '',  -- code of why it is not solved

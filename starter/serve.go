@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/eval/oracle"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/retention"
@@ -129,7 +130,7 @@ func allowedHosts(s config.Server) []string {
 
 // newScripted serves the scripted model.
 func newScripted() *cobra.Command {
-	var address, log, ready, file string
+	var address, log, ready, file, solutions string
 	cmd := &cobra.Command{
 		Use: "scripted", Short: "Serve a scripted model with responses from a scenario file", Args: noArgs, Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -140,7 +141,11 @@ func newScripted() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := scripted.New(scenario, scripted.Options{LogPath: log})
+			o := scripted.Options{LogPath: log}
+			if solutions != "" {
+				o.Player = &oracle.Player{Dir: solutions}
+			}
+			s, err := scripted.New(scenario, o)
 			if err != nil {
 				return err
 			}
@@ -154,6 +159,7 @@ func newScripted() *cobra.Command {
 	cmd.Flags().StringVar(&log, "log", "", "append one JSON line per request to this file")
 	cmd.Flags().StringVar(&ready, "ready-file", "", "file to write when the model is listening")
 	cmd.Flags().StringVar(&file, "scenario", "", "scenario file")
+	cmd.Flags().StringVar(&solutions, "solutions", "", "directory with the solutions that rgpt eval run --oracle plays")
 	return cmd
 }
 

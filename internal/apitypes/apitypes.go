@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/evals"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
@@ -245,6 +246,11 @@ type FindRequest struct {
 // SetupList is a list of stored setups, the newest first.
 type SetupList struct {
 	Setups []store.Setup `json:"setups"`
+}
+
+// EvalList is a page of evaluations, newest first.
+type EvalList struct {
+	Evals []evals.Summary `json:"evals"`
 }
 
 // FlakyList is a list of flaky tests, the flakiest first.

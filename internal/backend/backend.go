@@ -10,11 +10,13 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/apiclient"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/eval/report"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/evals"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
@@ -79,6 +81,8 @@ type Backend interface {
 	Quarantine(ctx context.Context, repo string, all bool, limit int) ([]flaky.Entry, error)
 	AddQuarantine(ctx context.Context, n control.NewQuarantine) (flaky.Entry, error)
 	RemoveQuarantine(ctx context.Context, id int64, by string) (flaky.Entry, error)
+	Evals(ctx context.Context, before int64, limit int) ([]evals.Summary, error)
+	EvalReport(ctx context.Context, id int64, compare []string) (report.Report, error)
 	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
 
 	Clean(ctx context.Context, c control.Cleaning) (retention.CleanupReport, error)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/eval/oracle"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/pgcluster"
@@ -334,7 +335,7 @@ func (u *starter) model(ctx context.Context) (*launch, error) {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(u.Ports.Model))
 	u.Model, u.ScenarioSum = "http://"+address+"/v1", sum
 	ready := u.readyFile(RoleModel)
-	args := []string{"scripted", "--address", address, "--log", u.Path("scripted-requests.jsonl"), "--ready-file", ready}
+	args := []string{"scripted", "--address", address, "--log", u.Path("scripted-requests.jsonl"), "--solutions", oracle.Dir(u.DataDir), "--ready-file", ready}
 	if u.Scenario != "" {
 		args = append(args, "--scenario", u.Scenario)
 	}

@@ -23,6 +23,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *chatRequest
 		a.fail(*problem)
 		return
 	}
+	if a.play(req) {
+		return
+	}
 	i, err := s.pick(req)
 	if err != nil {
 		a.fail(apiError{status: http.StatusInternalServerError, kind: "server_error", message: "cannot write the scripted model's state: " + err.Error()})

@@ -145,6 +145,7 @@ func (m *chatMessage) readPictures(data []byte) error {
 
 // chatTool is a tool, with its JSON.
 type chatTool struct {
+	name   string
 	strict bool
 	raw    []byte
 }
@@ -153,12 +154,13 @@ type chatTool struct {
 func (t *chatTool) UnmarshalJSON(data []byte) error {
 	var doc struct {
 		Function struct {
-			Strict bool `json:"strict"`
+			Name   string `json:"name"`
+			Strict bool   `json:"strict"`
 		} `json:"function"`
 	}
 	t.raw = bytes.Clone(data)
 	err := json.Unmarshal(data, &doc)
-	t.strict = doc.Function.Strict
+	t.name, t.strict = doc.Function.Name, doc.Function.Strict
 	return err
 }
 

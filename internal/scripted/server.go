@@ -21,6 +21,8 @@ type Options struct {
 	LogPath string
 	// MaxBody is the largest request body in bytes; 0 means DefaultMaxBody.
 	MaxBody int64
+	// Player answers requests for some models instead of the scenario; nil: none.
+	Player Player
 	// Logger receives errors that occur after a response was sent; nil means slog.Default.
 	Logger *slog.Logger
 }

@@ -55,6 +55,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 		{Name: "environments", Description: "Repository environments and setups"},
 		{Name: "retention", Description: "Clean-ups, and holds that keep the files of runs"},
 		{Name: "flaky", Description: "Flaky tests and their quarantine"},
+		{Name: "evals", Description: "Evaluations: tasks with hidden tests, solved by several variants"},
 		{Name: "webhooks", Description: "Webhooks and their deliveries"},
 		{Name: "system", Description: "Agents, models, and questions that need a person's answer"},
 	}
@@ -65,6 +66,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.environmentOperations(api)
 	s.retentionOperations(api)
 	s.flakyOperations(api)
+	s.evalOperations(api)
 	s.webhookOperations(api)
 	s.modelOperations(api)
 	s.systemOperations(api)

@@ -47,6 +47,8 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/agents", s.agentsPage)
 	get("/environments", s.environmentsPage)
 	get("/quarantine", s.quarantinePage)
+	get("/evals", s.evalsPage)
+	get("/evals/{id}", s.evalPage)
 	get("/runs/{id}/environment", s.tab("environment", s.environmentTab))
 	get("/settings/models", s.modelsPage)
 	get("/pipelines", s.pipelinesPage)

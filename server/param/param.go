@@ -75,3 +75,16 @@ func CheckFilter(f store.Filter) error {
 	}
 	return OneOf("error", f.ErrorClass, contract.Classes())
 }
+
+// Before returns the parameter before, the ID at which an earlier page of a list ended; 0 without it.
+func Before(r *http.Request) (int64, error) {
+	text := r.URL.Query().Get("before")
+	if text == "" {
+		return 0, nil
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id <= 0 {
+		return 0, apitypes.BadRequest(fmt.Sprintf("before %.40q is not an ID", text))
+	}
+	return id, nil
+}

@@ -70,33 +70,43 @@ func Fetch(ctx context.Context, from, to, commit, name string) error {
 // parent is base. The files that the first patch names are reset to those of base before, so that it
 // applies whatever was done to them. In a bare repository, nothing else changes.
 func Lay(ctx context.Context, repo, onto, base string, patches ...string) (string, error) {
+	var tree string
+	err := withIndex(ctx, repo, onto, func(env []string) error {
+		for i, patch := range patches {
+			if strings.TrimSpace(patch) == "" {
+				continue
+			}
+			if i == 0 && onto != base {
+				if err := reset(ctx, repo, base, patch, env); err != nil {
+					return err
+				}
+			}
+			if _, err := gitWith(ctx, repo, ended(patch), env, "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
+				return fmt.Errorf("apply a patch to %.12s: %w", onto, err)
+			}
+		}
+		out, err := gitWith(ctx, repo, "", env, "write-tree")
+		tree = strings.TrimSpace(out)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return commitTree(ctx, repo, tree, base)
+}
+
+// withIndex calls do with the environment of an index of its own, which has the files of a commit.
+func withIndex(ctx context.Context, repo, commit string, do func(env []string) error) error {
 	scratch, err := os.MkdirTemp("", "rgpt-eval-")
 	if err != nil {
-		return "", fmt.Errorf("create a directory for an index: %w", err)
+		return fmt.Errorf("create a directory for an index: %w", err)
 	}
 	defer os.RemoveAll(scratch)
 	env := []string{"GIT_INDEX_FILE=" + filepath.Join(scratch, "index")}
-	if _, err := gitWith(ctx, repo, "", env, "read-tree", onto); err != nil {
-		return "", err
+	if _, err := gitWith(ctx, repo, "", env, "read-tree", commit); err != nil {
+		return err
 	}
-	for i, patch := range patches {
-		if strings.TrimSpace(patch) == "" {
-			continue
-		}
-		if i == 0 && onto != base {
-			if err := reset(ctx, repo, base, patch, env); err != nil {
-				return "", err
-			}
-		}
-		if _, err := gitWith(ctx, repo, ended(patch), env, "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
-			return "", fmt.Errorf("apply a patch to %.12s: %w", onto, err)
-		}
-	}
-	tree, err := gitWith(ctx, repo, "", env, "write-tree")
-	if err != nil {
-		return "", err
-	}
-	return commitTree(ctx, repo, strings.TrimSpace(tree), base)
+	return do(env)
 }
 
 // ended returns a patch with a line feed at its end, which published sets often lack.

@@ -56,7 +56,7 @@ func (q *Queries) CreateEval(ctx context.Context, arg CreateEvalParams) (int64, 
 }
 
 const evalResults = `-- name: EvalResults :many
-SELECT eval_id, position, task, variant, repo, title, run_id, status, solved, reason, detail, cost_micros, cost_known, fresh_tokens, cached_tokens, reasoning_tokens, output_tokens, turns, heals, seconds, tests, started_at, finished_at FROM orchestrator_eval_results WHERE eval_id = $1 ORDER BY position
+SELECT eval_id, position, task, variant, repo, title, run_id, attempt, cap_micros, status, solved, reason, detail, cost_micros, cost_known, fresh_tokens, cached_tokens, reasoning_tokens, output_tokens, turns, heals, seconds, tests, started_at, finished_at FROM orchestrator_eval_results WHERE eval_id = $1 ORDER BY position
 `
 
 func (q *Queries) EvalResults(ctx context.Context, evalID int64) ([]EvalResult, error) {
@@ -76,6 +76,8 @@ func (q *Queries) EvalResults(ctx context.Context, evalID int64) ([]EvalResult, 
 			&i.Repo,
 			&i.Title,
 			&i.RunID,
+			&i.Attempt,
+			&i.CapMicros,
 			&i.Status,
 			&i.Solved,
 			&i.Reason,
@@ -273,7 +275,8 @@ func (q *Queries) OpenEval(ctx context.Context, setDigest string) ([]int64, erro
 
 const reopenEvalResults = `-- name: ReopenEvalResults :execrows
 UPDATE orchestrator_eval_results
-SET status = 'pending', run_id = CASE WHEN status = 'done' THEN 0 ELSE run_id END, solved = false, reason = '', detail = '', finished_at = NULL
+SET status = 'pending', run_id = CASE WHEN status = 'done' THEN 0 ELSE run_id END, cap_micros = CASE WHEN status = 'done' THEN 0 ELSE cap_micros END,
+    attempt = CASE WHEN status = 'done' THEN attempt + 1 ELSE attempt END, solved = false, reason = '', detail = '', finished_at = NULL
 WHERE eval_id = $1 AND (status = 'running' OR status = 'done' AND reason = ANY($2::text[]))
 `
 
@@ -290,6 +293,27 @@ func (q *Queries) ReopenEvalResults(ctx context.Context, arg ReopenEvalResultsPa
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const setEvalRun = `-- name: SetEvalRun :exec
+UPDATE orchestrator_eval_results SET run_id = $1 WHERE eval_id = $2 AND task = $3 AND variant = $4
+`
+
+type SetEvalRunParams struct {
+	RunID   int64
+	EvalID  int64
+	Task    string
+	Variant string
+}
+
+func (q *Queries) SetEvalRun(ctx context.Context, arg SetEvalRunParams) error {
+	_, err := q.db.Exec(ctx, setEvalRun,
+		arg.RunID,
+		arg.EvalID,
+		arg.Task,
+		arg.Variant,
+	)
+	return err
 }
 
 const setEvalStatus = `-- name: SetEvalStatus :exec
@@ -315,26 +339,36 @@ func (q *Queries) SetEvalStatus(ctx context.Context, arg SetEvalStatusParams) er
 	return err
 }
 
-const startEvalResult = `-- name: StartEvalResult :exec
+const startEvalResult = `-- name: StartEvalResult :one
 UPDATE orchestrator_eval_results
-SET status = 'running', run_id = greatest(run_id, $1::bigint), started_at = coalesce(started_at, now())
+SET status = 'running', started_at = coalesce(started_at, now()), cap_micros = CASE WHEN cap_micros = 0 THEN $1 ELSE cap_micros END
 WHERE eval_id = $2 AND task = $3 AND variant = $4 AND status <> 'done'
+RETURNING run_id, cap_micros, attempt
 `
 
 type StartEvalResultParams struct {
-	RunID   int64
-	EvalID  int64
-	Task    string
-	Variant string
+	CapMicros int64
+	EvalID    int64
+	Task      string
+	Variant   string
 }
 
-// Notes that a result is being made, and its run once there is one.
-func (q *Queries) StartEvalResult(ctx context.Context, arg StartEvalResultParams) error {
-	_, err := q.db.Exec(ctx, startEvalResult,
-		arg.RunID,
+type StartEvalResultRow struct {
+	RunID     int64
+	CapMicros int64
+	Attempt   int32
+}
+
+// Notes that a result is being made with a share of the budget, and returns the
+// run and the share of an earlier attempt, which remain.
+func (q *Queries) StartEvalResult(ctx context.Context, arg StartEvalResultParams) (StartEvalResultRow, error) {
+	row := q.db.QueryRow(ctx, startEvalResult,
+		arg.CapMicros,
 		arg.EvalID,
 		arg.Task,
 		arg.Variant,
 	)
-	return err
+	var i StartEvalResultRow
+	err := row.Scan(&i.RunID, &i.CapMicros, &i.Attempt)
+	return i, err
 }

@@ -172,6 +172,8 @@ type EvalResult struct {
 	Repo            string
 	Title           string
 	RunID           int64
+	Attempt         int32
+	CapMicros       int64
 	Status          string
 	Solved          bool
 	Reason          string

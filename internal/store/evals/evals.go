@@ -208,9 +208,27 @@ func (s *Store) Results(ctx context.Context, id int64) ([]Result, error) {
 	})
 }
 
-// Start notes that a result is being made, and the run that makes it, 0 if there is none yet.
-func (s *Store) Start(ctx context.Context, id int64, task, variant string, run int64) error {
-	return dberr.Explain(s.q.StartEvalResult(ctx, db.StartEvalResultParams{EvalID: id, Task: task, Variant: variant, RunID: run}), "start task %s", task)
+// Started is a result that is being made.
+type Started struct {
+	RunID     int64 // of an attempt that was interrupted; 0: none
+	CapMicros int64 // share of the budget; 0: no limit
+	Attempt   int
+}
+
+// Start notes that a result is being made with a share of the budget. The run and the share of an
+// attempt that was interrupted remain, so that it continues as it began. It returns store.ErrNotFound
+// if the result is done.
+func (s *Store) Start(ctx context.Context, id int64, task, variant string, capMicros int64) (Started, error) {
+	row, err := s.q.StartEvalResult(ctx, db.StartEvalResultParams{EvalID: id, Task: task, Variant: variant, CapMicros: capMicros})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Started{}, store.ErrNotFound
+	}
+	return Started{RunID: row.RunID, CapMicros: row.CapMicros, Attempt: int(row.Attempt)}, dberr.Explain(err, "start task %s", task)
+}
+
+// SetRun stores the run that makes a result.
+func (s *Store) SetRun(ctx context.Context, id int64, task, variant string, run int64) error {
+	return dberr.Explain(s.q.SetEvalRun(ctx, db.SetEvalRunParams{EvalID: id, Task: task, Variant: variant, RunID: run}), "store the run of task %s", task)
 }
 
 // Finish stores the outcome of a result.

@@ -33,11 +33,16 @@ ORDER BY e.id DESC LIMIT @most;
 -- name: EvalResults :many
 SELECT * FROM orchestrator_eval_results WHERE eval_id = @eval_id ORDER BY position;
 
--- name: StartEvalResult :exec
--- Notes that a result is being made, and its run once there is one.
+-- name: StartEvalResult :one
+-- Notes that a result is being made with a share of the budget, and returns the
+-- run and the share of an earlier attempt, which remain.
 UPDATE orchestrator_eval_results
-SET status = 'running', run_id = greatest(run_id, @run_id::bigint), started_at = coalesce(started_at, now())
-WHERE eval_id = @eval_id AND task = @task AND variant = @variant AND status <> 'done';
+SET status = 'running', started_at = coalesce(started_at, now()), cap_micros = CASE WHEN cap_micros = 0 THEN @cap_micros ELSE cap_micros END
+WHERE eval_id = @eval_id AND task = @task AND variant = @variant AND status <> 'done'
+RETURNING run_id, cap_micros, attempt;
+
+-- name: SetEvalRun :exec
+UPDATE orchestrator_eval_results SET run_id = @run_id WHERE eval_id = @eval_id AND task = @task AND variant = @variant;
 
 -- name: FinishEvalResult :exec
 UPDATE orchestrator_eval_results
@@ -50,7 +55,8 @@ WHERE eval_id = @eval_id AND task = @task AND variant = @variant;
 -- Makes unfinished results pending again, and also those that ended for a reason that is not the
 -- variant's, if asked.
 UPDATE orchestrator_eval_results
-SET status = 'pending', run_id = CASE WHEN status = 'done' THEN 0 ELSE run_id END, solved = false, reason = '', detail = '', finished_at = NULL
+SET status = 'pending', run_id = CASE WHEN status = 'done' THEN 0 ELSE run_id END, cap_micros = CASE WHEN status = 'done' THEN 0 ELSE cap_micros END,
+    attempt = CASE WHEN status = 'done' THEN attempt + 1 ELSE attempt END, solved = false, reason = '', detail = '', finished_at = NULL
 WHERE eval_id = @eval_id AND (status = 'running' OR status = 'done' AND reason = ANY(@reasons::text[]));
 
 -- name: SetEvalStatus :exec

@@ -174,6 +174,7 @@ type verification struct {
 	// commands is the sandbox once it is open.
 	commands *setup.Commands
 	files    *keeper // nil: no files are kept
+	patches  *memory // of workspaces
 
 	settings contract.Settings
 	spec     setup.RunSpec
@@ -229,7 +230,8 @@ func (v *verification) note(format string, args ...any) {
 
 // open finds the repository, its settings and the state to verify.
 func (v *verification) open(ctx context.Context) error {
-	workspaces, err := setup.Workspaces(v.Config, v.DataDir, &memory{})
+	v.patches = &memory{}
+	workspaces, err := setup.Workspaces(v.Config, v.DataDir, v.patches)
 	if err != nil {
 		return err
 	}
