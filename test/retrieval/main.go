@@ -18,7 +18,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/rocketgpt/orchestrator/test/oracle"
+	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 )
 
 func main() {
@@ -33,7 +33,7 @@ func main() {
 
 // options are the flags.
 type options struct {
-	where  oracle.Repositories
+	where  commits.Repositories
 	list   string
 	part   string
 	only   string
