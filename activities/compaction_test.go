@@ -47,7 +47,7 @@ func TestAShortListingKeepsTopLevelFilesAndCountsTheRest(t *testing.T) {
 func TestAPlannersRequestTakesNoMoreThanItsShare(t *testing.T) {
 	t.Parallel()
 	var files []string
-	for i := range 900 {
+	for i := range 1400 {
 		files = append(files, fmt.Sprintf("pkg/part%03d/file.go", i))
 	}
 	task := prompt.PlannerTask{GoalTitle: "A goal", Excerpts: []prompt.Excerpt{{Name: "README.md", Text: strings.Repeat("It is a project.\n", 200)}}}

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/outcomes"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
@@ -74,8 +75,9 @@ type planTurn struct {
 	turn   int
 	owner  int64 // execution that owns the plan's row
 	told   []model.Message
-	draft  *contract.Plan     // that the planner reviews in this turn; nil: none
-	state  contract.PlanState // after the turn
+	ask    *contract.PlannerQuestion // that a person must answer before the next turn; nil: none
+	draft  *contract.Plan            // that the planner reviews in this turn; nil: none
+	state  contract.PlanState        // after the turn
 }
 
 // Plan makes one turn of planning: a model call, and the read-only tool calls that it asks for. When
@@ -103,6 +105,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	}
 	more := contract.PlanResult{More: true, State: p.state, Usage: answer.Usage}
 	if plan == nil {
+		more.Ask = p.ask
 		return more, nil
 	}
 	review, err := p.review(ctx, plan)
@@ -152,6 +155,10 @@ func (p *planTurn) review(ctx context.Context, plan *contract.Plan) (*contract.P
 		return nil, err
 	}
 	r.Findings = planning.Findings(*plan, facts)
+	r.Risk = planning.Risk(*plan, r.Findings, p.run.Settings.Release.Protected, len(facts.Failing))
+	if r.Estimate, err = p.estimate(ctx, p.run, *plan); err != nil {
+		return nil, err
+	}
 	if p.draft == nil {
 		return r, nil
 	}
@@ -228,6 +235,9 @@ func (a *Activities) planningOf(ctx context.Context, in contract.PlanInput) (*pl
 	if in.Lessons.Schema {
 		p.schema = strictPlanSchema
 	}
+	if err := p.answered(ctx); err != nil {
+		return nil, err
+	}
 	if in.State.Turn == 0 {
 		if err := p.open(ctx, consensus.text); err != nil {
 			return nil, err
@@ -241,6 +251,39 @@ func (a *Activities) planningOf(ctx context.Context, in contract.PlanInput) (*pl
 		p.owner = consensus.owner
 	}
 	return p, p.beginReview(ctx)
+}
+
+// answered stores the answer of a person as the result of the call that asked.
+func (p *planTurn) answered(ctx context.Context) error {
+	at := p.state.Asked
+	if at == 0 || p.in.Input == nil {
+		return nil
+	}
+	in := contract.ToolInput{Execution: p.in.Execution, Turn: at, Index: p.state.AskedIndex, Workspace: p.in.Repo.Workspace()}
+	call, err := p.toolCall(ctx, in)
+	if err != nil {
+		return err
+	}
+	result := tool.Result{OK: true, Text: prompt.PlannerInput(p.in.Input)}
+	now := time.Now()
+	_, err = p.saveToolResult(ctx, in, call, result, contract.ToolOutcome{Workspace: in.Workspace, OK: true, Fingerprint: fingerprint(call, result.Text)}, now)
+	p.state.Asked, p.state.AskedIndex = 0, 0
+	return err
+}
+
+// mayAsk returns why the planner cannot ask a person, "" if it can.
+func (p *planTurn) mayAsk(q contract.PlannerQuestion) string {
+	switch {
+	case p.in.Planner.QuestionWait <= 0:
+		return "people are not asked here (execution.planner.question); decide yourself"
+	case p.in.Input != nil || p.ask != nil:
+		return "one question can be asked, and it has been; decide the rest yourself"
+	case p.in.State.Reads == 0:
+		return "look at the repository first; it may settle the matter"
+	case p.last():
+		return "this was the last turn"
+	}
+	return q.Problem()
 }
 
 // beginReview prepares a turn in which the planner reviews its plan.
@@ -288,7 +331,7 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 		return err
 	}
 	text, err := plannerPrompt(prompt.PlannerTask{
-		Lessons: lessons, Project: project, Consensus: consensus, Turns: p.turns(),
+		Lessons: lessons, Project: project, Consensus: consensus, Turns: p.turns(), Input: in.Input,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
 	}, files, in.Lessons.Compact)
 	if err != nil {
@@ -329,7 +372,9 @@ func (p *planTurn) question() (question, error) {
 	if q.left, err = p.left(); err != nil {
 		return q, err
 	}
-	q.tools = planningTools.Definitions()
+	q.tools = slices.DeleteFunc(planningTools.Definitions(), func(d tool.Definition) bool {
+		return d.Name == tool.AskPerson && p.in.Planner.QuestionWait <= 0
+	})
 	asPlan := q.usable
 	q.usable = func(r model.Response) bool { return len(r.ToolCalls) == 0 && asPlan(r) || p.usableCalls(r) }
 	if p.last() && p.draft == nil {
@@ -423,6 +468,8 @@ func (c *planCalls) do(ctx context.Context, index int, call model.ToolCall) (*co
 	in := contract.ToolInput{Execution: c.in.Execution, Turn: c.turn, Index: index, Workspace: c.in.Repo.Workspace()}
 	done, message, err := c.Store.ToolResult(ctx, in.Execution.ID, in.Turn, in.Index)
 	switch {
+	case errors.Is(err, store.ErrNotFound) && call.Name == tool.AskPerson && c.asks(index, call):
+		return nil, nil //nolint:nilnil // a person's answer is the result
 	case errors.Is(err, store.ErrNotFound):
 		done.Outcome, message, err = c.carryOut(ctx, in, call)
 	case err == nil:
@@ -431,6 +478,20 @@ func (c *planCalls) do(ctx context.Context, index int, call model.ToolCall) (*co
 		return nil, err
 	}
 	return c.taken(call, done.Outcome, message)
+}
+
+// asks reports whether a call asks a person a question that can be asked. The answer is its result.
+func (c *planCalls) asks(index int, call model.ToolCall) bool {
+	var q contract.PlannerQuestion
+	if json.Unmarshal([]byte(call.Arguments), &q) != nil || c.mayAsk(q) != "" {
+		return false
+	}
+	q.Question, q.Why, q.Default = telemetry.Redact(q.Question), telemetry.Redact(q.Why), telemetry.Redact(q.Default)
+	for i := range q.Options {
+		q.Options[i] = telemetry.Redact(q.Options[i])
+	}
+	c.ask, c.state.Asked, c.state.AskedIndex = &q, c.turn, index
+	return true
 }
 
 // carryOut carries out a call and stores its result.
@@ -455,6 +516,7 @@ func (c *planCalls) result(ctx context.Context, in contract.ToolInput, call mode
 	env := tool.Env{Limits: halvedLimits(plannerLimits, c.in.Lessons.Compact)}
 	var err error
 	env.Planning = &tool.Planning{
+		Ask: func(q tool.PersonQuestion) string { return c.mayAsk(contract.PlannerQuestion(q)) },
 		Submit: func(p contract.Plan) string {
 			if wrong := verdict.Plan(p); wrong != nil {
 				return fault.Of(wrong).Message
@@ -468,7 +530,7 @@ func (c *planCalls) result(ctx context.Context, in contract.ToolInput, call mode
 		},
 	}
 	switch _, known := planningTools.Definition(call.Name); {
-	case !known || call.Name == tool.SubmitPlan:
+	case !known || call.Name == tool.SubmitPlan || call.Name == tool.AskPerson:
 	case c.last():
 		return tool.Result{Text: "Not carried out: this was the last turn."}, nil
 	case c.state.ReadBytes >= c.readLimit():
@@ -509,7 +571,7 @@ func (c *planCalls) taken(call model.ToolCall, out contract.ToolOutcome, message
 		return &plan, err
 	}
 	c.state.ReadBytes += len(shown.Text)
-	if out.OK {
+	if out.OK && call.Name != tool.AskPerson {
 		c.state.Reads++
 	}
 	return nil, nil //nolint:nilnil // it has read something
@@ -532,7 +594,7 @@ func halvedLimits(l tool.Limits, halved int) tool.Limits {
 	}
 }
 
-// AdoptPlan adopts the plan that a person supplied or edited.
+// AdoptPlan adopts the plan that a person supplied or edited, and estimates what it will take.
 func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) (contract.PlanResult, error) {
 	plan, err := a.Store.PlanByID(ctx, in.RunID, in.PlanID)
 	if err != nil {
@@ -541,7 +603,31 @@ func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) 
 	if err := verdict.Plan(plan); err != nil {
 		return contract.PlanResult{}, err
 	}
-	return contract.PlanResult{ID: in.PlanID, Plan: plan.Skeleton()}, nil
+	run, err := a.Store.Run(ctx, in.RunID)
+	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	review := &contract.PlanReview{Notes: len(plan.Notes), Risk: planning.Risk(plan, nil, run.Settings.Release.Protected, 0)}
+	review.Estimate, err = a.estimate(ctx, run, plan)
+	return contract.PlanResult{ID: in.PlanID, Plan: plan.Skeleton(), Review: review}, err
+}
+
+// estimate returns what a plan will probably take, from what earlier runs of the project took.
+func (a *Activities) estimate(ctx context.Context, run store.Run, plan contract.Plan) (*contract.PlanEstimate, error) {
+	builder := run.Settings.Models[contract.AgentBuilder]
+	steps, tests, err := outcomes.Took(ctx, a.Store, run.ID, builder)
+	if err != nil {
+		return nil, err
+	}
+	entry, known := a.Model.Entry(builder)
+	basis := planning.Basis{
+		Tests: tests.Runs, Testing: tests.Seconds, Parallel: run.Settings.Parallel,
+		Priced: known && !entry.Assumed, Cost: func(u contract.Usage) int64 { return model.Cost(u, entry) },
+	}
+	for _, s := range steps {
+		basis.Steps = append(basis.Steps, planning.Past(s))
+	}
+	return planning.Estimate(plan, basis), nil
 }
 
 // open opens the conversation of an execution with its prompt, and stores the text of that version

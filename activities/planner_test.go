@@ -265,7 +265,9 @@ func TestABuilderGetsWhatThePlannerHasReadAndNotedWithTheLines(t *testing.T) {
 `), 12)
 	p.turn()
 	result := p.turn()
-	require.Equal(t, &contract.PlanReview{Turns: 2, Reads: 1, Notes: 1, Dropped: []contract.DroppedNote{{Place: "Makefile:1-2", Why: "the planner has not read these lines"}}}, result.Review)
+	require.Equal(t, "unknown", result.Review.Estimate.CostText(), "no earlier run has taken anything")
+	result.Review.Estimate = nil
+	require.Equal(t, &contract.PlanReview{Risk: contract.PlanRisk{Level: contract.LevelLow}, Turns: 2, Reads: 1, Notes: 1, Dropped: []contract.DroppedNote{{Place: "Makefile:1-2", Why: "the planner has not read these lines"}}}, result.Review)
 	plan, err := p.Store.PlanByID(t.Context(), p.run.ID, result.ID)
 	require.NoError(t, err)
 	require.Len(t, plan.Notes, 1)
@@ -359,7 +361,7 @@ func TestAPlanThatCodeFindsFaultWithIsReviewedOnceByItsPlanner(t *testing.T) {
 
 func TestAPlanIsReviewedOnlyIfThatIsDue(t *testing.T) {
 	t.Parallel()
-	complex := strings.Replace(onlyStep, "complexity_score: 0.1", "complexity_score: 0.5", 1)
+	harder := strings.Replace(onlyStep, "complexity_score: 0.1", "complexity_score: 0.5", 1)
 	for name, c := range map[string]struct {
 		mode     contract.CritiqueMode
 		plan     string
@@ -367,11 +369,11 @@ func TestAPlanIsReviewedOnlyIfThatIsDue(t *testing.T) {
 		reviewed bool
 	}{
 		"nothing is wrong":         {contract.CritiqueAuto, onlyStep, nil, false},
-		"the goal is complex":      {contract.CritiqueAuto, complex, nil, true},
+		"the goal is complex":      {contract.CritiqueAuto, harder, nil, true},
 		"always":                   {contract.CritiqueOn, onlyStep, nil, true},
 		"off":                      {contract.CritiqueOff, elsewhere, nil, false},
-		"a deliberation comes":     {contract.CritiqueOn, complex, func(in *contract.PlanInput) { in.DeliberateOver = 0.4 }, false},
-		"no deliberation comes":    {contract.CritiqueOn, complex, func(in *contract.PlanInput) { in.DeliberateOver = 0.6 }, true},
+		"a deliberation comes":     {contract.CritiqueOn, harder, func(in *contract.PlanInput) { in.DeliberateOver = 0.4 }, false},
+		"no deliberation comes":    {contract.CritiqueOn, harder, func(in *contract.PlanInput) { in.DeliberateOver = 0.6 }, true},
 		"a run of earlier version": {contract.CritiqueOn, elsewhere, func(in *contract.PlanInput) { in.Planner = nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,4 +395,72 @@ func TestAFailureOfTheMachineryDuringAReviewIsNoReasonToKeepADraft(t *testing.T)
 	require.True(t, p.turn().More)
 	_, failure := do[contract.PlanResult](p.fixture, p.Plan, p.in)
 	require.NotNil(t, failure)
+}
+
+const asksThenSubmits = `
+  - when: {agent: planner, turn: 1}
+    reply: {tool_calls: [{name: read_file, arguments: {path: hello.txt}}]}
+  - when: {agent: planner, turn: 2}
+    reply: {tool_calls: [{name: ask_person, arguments: {question: Which greeting?, options: [Hello, Howdy], default: Hello, why: Both are used.}}, {name: list_files, arguments: {}}]}
+  - when: {agent: planner, turn: 3, contains: "A person chose this option: Howdy"}
+    reply: {tool_calls: [{name: submit_plan, arguments: ` + onlyStep + `}]}
+`
+
+func TestAPlannerAsksAPersonOnceAfterItHasLooked(t *testing.T) {
+	t.Parallel()
+	p := newPlanner(newFixture(t, asksThenSubmits), 12)
+	p.in.Planner.QuestionWait = 1
+	p.turn()
+	before := p.in
+	result := p.turn()
+	require.True(t, result.More)
+	require.Equal(t, &contract.PlannerQuestion{Question: "Which greeting?", Options: []string{"Hello", "Howdy"}, Default: "Hello", Why: "Both are used."}, result.Ask)
+	require.Len(t, p.results(), 2, "the other call was carried out")
+	p.in = before
+	require.Equal(t, result, p.turn(), "a repeat asks the same")
+	p.in.Input = &contract.PlannerInput{Question: "Which greeting?", Option: "Howdy", By: "ann", Words: "please"}
+	before = p.in
+	last := p.turn()
+	require.NotZero(t, last.ID)
+	require.Zero(t, last.State.Asked)
+	require.Contains(t, p.results()[1], "They added: please")
+	p.in = before
+	require.Equal(t, last.Plan, p.turn().Plan)
+	require.Equal(t, 3, p.served())
+}
+
+func TestAQuestionThatCannotBeAskedIsAResultOfItsCall(t *testing.T) {
+	t.Parallel()
+	ask := func(args string) string {
+		return "\n  - when: {agent: planner}\n    reply: {tool_calls: [{name: ask_person, arguments: {question: Q?, why: W., " + args + "}}]}\n"
+	}
+	good := "options: [a, b], default: a"
+	for name, c := range map[string]struct {
+		args   string
+		change func(*contract.PlanInput)
+		want   string
+	}{
+		"before it has looked":   {good, func(in *contract.PlanInput) { in.State.Reads = 0 }, "look at the repository first"},
+		"twice":                  {good, func(in *contract.PlanInput) { in.Input = &contract.PlannerInput{Option: "a"} }, "it has been"},
+		"turned off":             {good, func(in *contract.PlanInput) { in.Planner.QuestionWait = 0 }, "execution.planner.question"},
+		"in the last turn":       {good, func(in *contract.PlanInput) { in.Planner.Turns = 2 }, "last turn"},
+		"one option":             {"options: [a], default: a", nil, "minItems"},
+		"the same options":       {"options: [a, a], default: a", nil, "the same"},
+		"a default that is none": {"options: [a, b], default: c", nil, "not one of the options"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlanner(newFixture(t, ask(c.args)), 12)
+			p.in.Planner.QuestionWait = 1
+			p.turn() // it has not looked
+			p.in.State.Reads = 1
+			if c.change != nil {
+				c.change(&p.in)
+			}
+			result, failure := do[contract.PlanResult](p.fixture, p.Plan, p.in)
+			require.Nil(t, result.Ask)
+			require.Equal(t, p.in.Planner.Turns == 2, failure != nil, "without a plan")
+			require.Contains(t, p.results()[1], c.want)
+		})
+	}
 }

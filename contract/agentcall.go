@@ -25,6 +25,9 @@ type PlanInput struct {
 	Violations int              `json:"violations,omitempty"` // forbidden actions that are tolerated
 	// DeliberateOver is the complexity above which a deliberation replaces the plan; 0: none does.
 	DeliberateOver float64 `json:"deliberate_over,omitempty"`
+	// Input is the run's question that was answered: the one that State names, or that of an earlier
+	// attempt; nil: none.
+	Input *PlannerInput `json:"input,omitempty"`
 }
 
 // PlanResult is the plan without its long texts; those stay in the database.
@@ -34,6 +37,8 @@ type PlanResult struct {
 	Usage Usage `json:"usage"`
 
 	Review *PlanReview `json:"review,omitempty"` // nil: a person made the plan
+
+	Ask *PlannerQuestion `json:"ask,omitempty"` // with More: what a person must answer first
 
 	More  bool      `json:"more,omitempty"` // there is no plan yet: another turn is needed
 	State PlanState `json:"state,omitzero"` // for the next turn

@@ -25,7 +25,9 @@ const (
 	EventApprovalExpired   EventType = "approval.expired"
 	EventMessageAdded      EventType = "message.added"     // a person wrote a message to the run's agents
 	EventMessageDelivered  EventType = "message.delivered" // an agent got messages before a turn
-	EventBudgetWarning     EventType = "budget.warning"    // a budget is nearly used up
+	EventInputRequested    EventType = "input.requested"
+	EventInputAnswered     EventType = "input.answered" // by a person, or by the deadline with the default
+	EventBudgetWarning     EventType = "budget.warning" // a budget is nearly used up
 	EventModelSwitched     EventType = "model.switched"
 	EventModelFallback     EventType = "model.fallback" // an agent uses another model, because its own is out
 	EventModelRestored     EventType = "model.restored" // an agent uses its own model again

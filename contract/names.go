@@ -83,6 +83,7 @@ const (
 	UpdateResume      = "resume"
 	UpdateSwitchModel = "switch_model"
 	UpdateHeal        = "heal"
+	UpdateAnswer      = "answer"
 	UpdateStop        = "stop"
 	UpdateAdvance     = "advance"
 	UpdateTell        = "tell"
@@ -157,4 +158,6 @@ func WebhookTestID(webhook, delivery int64) string {
 const (
 	ApprovalPlan    = "plan"
 	ApprovalRelease = "release"
+	// AskInput is a question of the planner, which is answered rather than approved.
+	AskInput = "input"
 )

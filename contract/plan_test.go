@@ -154,6 +154,6 @@ func TestTheLifecycleHasTheSpecifiedStatuses(t *testing.T) {
 		names = append(names, string(s))
 	}
 	require.Equal(t, "pending planner_running planner_error planner_completed builder_running builder_error builder_completed "+
-		"tester_running tester_error tester_completed releaser_running releaser_error self_heal paused waiting_for_approval done failed cancelled",
+		"tester_running tester_error tester_completed releaser_running releaser_error self_heal paused waiting_for_approval waiting_for_input done failed cancelled",
 		strings.Join(names, " "))
 }

@@ -74,6 +74,7 @@ const (
 	StatusSelfHeal           Status = "self_heal"
 	StatusPaused             Status = "paused"
 	StatusWaitingForApproval Status = "waiting_for_approval"
+	StatusWaitingForInput    Status = "waiting_for_input" // of a person, to a question of the planner
 	StatusDone               Status = "done"
 	StatusFailed             Status = "failed"
 	StatusCancelled          Status = "cancelled"
@@ -88,12 +89,17 @@ func Statuses() []Status {
 			all = append(all, p.Completed())
 		}
 	}
-	return append(all, StatusSelfHeal, StatusPaused, StatusWaitingForApproval, StatusDone, StatusFailed, StatusCancelled)
+	return append(all, StatusSelfHeal, StatusPaused, StatusWaitingForApproval, StatusWaitingForInput, StatusDone, StatusFailed, StatusCancelled)
 }
 
 // Terminal reports whether a run in this status has ended.
 func (s Status) Terminal() bool {
 	return s == StatusDone || s == StatusFailed || s == StatusCancelled
+}
+
+// WaitsForPerson reports whether a run in this status waits for the answer of a person.
+func (s Status) WaitsForPerson() bool {
+	return s == StatusWaitingForApproval || s == StatusWaitingForInput
 }
 
 // ModelChoice names the model for a phase or call. Provider and Model are names in the worker's
@@ -383,6 +389,7 @@ type Command struct {
 	Model      *ModelChoice `json:"model,omitempty"`       // switch_model
 	PlanID     int64        `json:"plan_id,omitempty"`     // approve: the stored plan that a person edited, to be used instead
 	Action     HealAction   `json:"action,omitempty"`      // heal: the action to take; empty: the next action in the table
+	Answer     string       `json:"answer,omitempty"`      // answer: the number or the text of an option
 	Text       string       `json:"text,omitempty"`        // tell: the message to the agents
 	Step       string       `json:"step,omitempty"`        // tell: the only step whose agents get the message; empty: all agents
 }

@@ -103,9 +103,15 @@ func (b *fixture) recordQuestion(tb testing.TB, id int64, kind string, number in
 	tb.Helper()
 	until := time.Now().Add(time.Hour).UTC()
 	rec := contract.Record{RunID: id, At: time.Now(), Run: &contract.RunChange{Status: contract.StatusWaitingForApproval, Phase: contract.PhaseTester, WaitingFor: kind}}
-	if kind == "plan" || kind == "release" {
+	switch kind {
+	case contract.AskInput:
+		rec.Run.Status = contract.StatusWaitingForInput
+		raw, err := json.Marshal(contract.PlannerQuestion{Question: "Which one?", Options: []string{"this", "that"}, Default: "this", Why: "Both exist."})
+		require.NoError(tb, err)
+		rec.Notes = map[string]string{"id": contract.InputID(id), "kind": kind, "status": "pending", "deadline": until.Format(time.RFC3339), "reason": string(raw)}
+	case "plan", "release":
 		rec.Notes = map[string]string{"id": fmt.Sprintf("run-%d/%s", id, kind), "kind": kind, "status": "pending", "deadline": until.Format(time.RFC3339)}
-	} else {
+	default:
 		rec.Interventions = []contract.InterventionNote{{Number: number, Status: "open", Phase: contract.PhaseTester, Reason: "why", ActionRequired: "what", Deadline: &until}}
 	}
 	b.record(tb, rec)
@@ -124,7 +130,7 @@ func (b *fixture) runsInEveryState(tb testing.TB) map[string]int64 {
 		b.record(tb, contract.Record{RunID: id, Run: change})
 		out[string(status)] = id
 	}
-	for _, kind := range []string{"plan", "release", contract.InterventionHelp, contract.InterventionQuota} {
+	for _, kind := range []string{"plan", "release", contract.AskInput, contract.InterventionHelp, contract.InterventionQuota} {
 		out["asks "+kind] = b.runWithQuestion(tb, kind)
 	}
 	released := &contract.RunChange{Status: contract.StatusDone, Phase: contract.PhaseReleaser, Branch: "rgpt/run-1", Commit: "c0ffee", Finished: true}
@@ -346,6 +352,7 @@ func TestNoCommandIsOfferedThatTheRunWouldRefuse(t *testing.T) {
 	runs := b.runsInEveryState(t)
 	require.NotContains(t, b.commandsOf(t, runs["asks quota"], "", "replay"), "heal", "who waits for a window asks for no help")
 	require.Contains(t, b.commandsOf(t, runs["asks intervention"], "replay"), "heal")
+	require.NotContains(t, b.commandsOf(t, runs["asks input"], "", "replay"), "approve", "a question is answered with an option")
 	require.NotContains(t, b.commandsOf(t, runs["staying"], "models"), "switch-model", "who only stays with the branch asks no model")
 	for _, status := range []string{"done", "failed", "cancelled"} {
 		require.NotContains(t, b.commandsOf(t, runs[status], "", "models", "replay"), "pause", status)
@@ -383,7 +390,7 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 	for _, c := range []struct{ asked, command, tab string }{
 		{"plan", "approve", ""}, {"plan", "reject", ""}, {"plan", "approve-edited", ""}, {"release", "approve", ""}, {"release", "reject", ""},
 		{contract.InterventionHelp, "approve", ""}, {contract.InterventionHelp, "reject", ""}, {contract.InterventionHelp, "heal", ""}, {contract.InterventionHelp, "heal", "replay"},
-		{contract.InterventionQuota, "approve", ""}, {contract.InterventionQuota, "reject", ""},
+		{contract.InterventionQuota, "approve", ""}, {contract.InterventionQuota, "reject", ""}, {contract.AskInput, "answer-2", ""},
 	} {
 		t.Run(c.command+" "+c.asked+" "+c.tab, func(t *testing.T) {
 			t.Parallel()
@@ -391,7 +398,8 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 			run := &liveTemporal{view: contract.RunView{Models: modelsOfRuns}}
 			b.temporal.Client = run
 			id := b.runWithQuestion(t, c.asked)
-			path := fmt.Sprintf("/api/runs/%d/%s", id, strings.TrimSuffix(c.command, "-edited"))
+			name, _, _ := strings.Cut(c.command, "-")
+			path := fmt.Sprintf("/api/runs/%d/%s", id, name)
 			seen := b.buttonOf(t, id, c.tab, c.command)
 
 			// The run continues and asks again, about other work.

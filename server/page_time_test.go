@@ -304,6 +304,29 @@ func TestHostileTextIsEscapedOnTimelinePlanAndCost(t *testing.T) {
 	}
 }
 
+func TestAPlanShowsItsNotesItsRiskAndWhatItWillTake(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.run(t, "goal")
+	plan, err := b.SavePlan(t.Context(), id, 0, "planner", contract.Plan{
+		Summary: "s", Steps: []contract.Step{{ID: "step-001", Name: "n", Description: "d"}},
+		Notes: []contract.Note{{Path: "main.go", StartLine: 3, EndLine: 9, Fact: "It reads <b>flags</b>."}},
+	})
+	require.NoError(t, err)
+	micros, took := int64(120_000), int64(90_000)
+	output, err := json.Marshal(map[string]any{"plan_id": plan, "review": contract.PlanReview{
+		Estimate: &contract.PlanEstimate{MicroUSD: &micros, CostBasis: contract.BasisHistory, CostSamples: 5, DurationMS: &took, TimeBasis: contract.BasisHistory, TimeSamples: 4},
+		Risk:     contract.PlanRisk{Level: contract.LevelHigh, Reasons: []string{"it changes CI"}},
+	}})
+	require.NoError(t, err)
+	begun := b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: "planner_running", Phase: contract.PhasePlanner}, Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner}})
+	b.record(t, contract.Record{RunID: id, Run: &contract.RunChange{Status: "planner_completed", Phase: contract.PhasePlanner, PlanID: plan}, End: &contract.ExecutionEnd{ExecutionID: begun.ID, Status: contract.ExecutionCompleted, Output: output}})
+	_, text := b.page(t, fmt.Sprintf("/runs/%d/plan", id))
+	for _, said := range []string{"about $0.12", "about 1m30s", "high", "it changes CI", "main.go:3-9", "It reads <b>flags</b>."} {
+		require.Contains(t, text, said)
+	}
+}
+
 func TestAPlanShowsItsStepsItsVersionsAndWhatChanged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -48,7 +48,7 @@ func TestPagesShowRunsInEveryStatus(t *testing.T) {
 	require.Len(t, rows("/runs"), len(contract.Statuses()))
 	require.Len(t, rows("/runs?time=1h"), len(contract.Statuses()))
 	_, text := b.page(t, "/runs")
-	require.Contains(t, text, "Waiting for you (1)")
+	require.Contains(t, text, "Waiting for you (2)")
 	_, text = b.page(t, "/runs?text=nowhere")
 	require.Contains(t, text, "No matching runs")
 }

@@ -233,37 +233,85 @@ func (a *app) reportCreated(ctx context.Context, h backend.Backend, run store.Ru
 	return a.follow(ctx, h, run.ID)
 }
 
+// knownPlan is a run's current plan, and how it was checked; nil if that is not known.
+type knownPlan struct {
+	contract.Plan
+	review *contract.PlanReview
+}
+
 // planOf returns the plan of a run, and whether it has one.
-func planOf(d views.RunDetails) (contract.Plan, bool) {
+func planOf(d views.RunDetails) (knownPlan, bool) {
 	var out struct {
-		Plan contract.Plan `json:"plan"`
+		Plan   contract.Plan        `json:"plan"`
+		PlanID int64                `json:"plan_id"`
+		Review *contract.PlanReview `json:"review"`
 	}
 	err := json.Unmarshal(d.PlannerOutput, &out)
-	return out.Plan, err == nil && len(out.Plan.Steps) > 0
+	if out.PlanID != d.PlanID { // a person has edited the plan since
+		out.Review = nil
+	}
+	return knownPlan{out.Plan, out.Review}, err == nil && len(out.Plan.Steps) > 0
 }
 
 // printPlan prints a plan for its approval.
-func printPlan(w io.Writer, p contract.Plan) {
+func printPlan(w io.Writer, p knownPlan) {
 	fmt.Fprintf(w, "Plan (complexity %.2f): %s\n", p.ComplexityScore, terminal.OneLine(p.Summary))
 	for _, s := range p.Steps {
-		facts := []string{}
-		if s.EstimatedComplexity != "" && s.RiskLevel != "" {
-			facts = append(facts, string(s.EstimatedComplexity)+" complexity", string(s.RiskLevel)+" risk")
-		}
-		if len(s.Dependencies) > 0 {
-			facts = append(facts, "after "+strings.Join(s.Dependencies, ", "))
-		}
-		fmt.Fprintf(w, "  %s  %s", terminal.Clean(s.ID), terminal.OneLine(s.Name))
-		if len(facts) > 0 {
-			fmt.Fprintf(w, " (%s)", terminal.OneLine(strings.Join(facts, ", ")))
-		}
-		fmt.Fprintln(w)
-		fmt.Fprintf(w, "      %s\n", terminal.OneLine(s.Description))
-		if len(s.Files) > 0 {
-			fmt.Fprintf(w, "      files: %s\n", terminal.OneLine(strings.Join(s.Files, ", ")))
-		}
-		for _, c := range s.VerificationCriteria {
-			fmt.Fprintf(w, "      done when: %s\n", terminal.OneLine(c))
-		}
+		printStep(w, s)
 	}
+	for _, n := range p.Notes {
+		fmt.Fprintf(w, "  note: %s: %s\n", terminal.OneLine(n.Lines()), terminal.OneLine(n.Fact))
+	}
+	if p.review != nil {
+		printReview(w, *p.review)
+	}
+}
+
+func printStep(w io.Writer, s contract.Step) {
+	facts := []string{}
+	if s.EstimatedComplexity != "" && s.RiskLevel != "" {
+		facts = append(facts, string(s.EstimatedComplexity)+" complexity", string(s.RiskLevel)+" risk")
+	}
+	if len(s.Dependencies) > 0 {
+		facts = append(facts, "after "+strings.Join(s.Dependencies, ", "))
+	}
+	fmt.Fprintf(w, "  %s  %s", terminal.Clean(s.ID), terminal.OneLine(s.Name))
+	if len(facts) > 0 {
+		fmt.Fprintf(w, " (%s)", terminal.OneLine(strings.Join(facts, ", ")))
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintf(w, "      %s\n", terminal.OneLine(s.Description))
+	if len(s.Files) > 0 {
+		fmt.Fprintf(w, "      files: %s\n", terminal.OneLine(strings.Join(s.Files, ", ")))
+	}
+	for _, c := range s.VerificationCriteria {
+		fmt.Fprintf(w, "      done when: %s\n", terminal.OneLine(c))
+	}
+}
+
+// printReview prints what to expect of a plan, and what is wrong with it.
+func printReview(w io.Writer, r contract.PlanReview) {
+	fmt.Fprintf(w, "  cost: %s\n  time: %s\n", r.Estimate.CostText(), r.Estimate.TimeText())
+	if r.Risk.Level != "" {
+		fmt.Fprintf(w, "  risk: %s\n", r.Risk.Level)
+	}
+	for _, reason := range r.Risk.Reasons {
+		fmt.Fprintf(w, "    %s\n", terminal.OneLine(reason))
+	}
+	if n := len(r.Dropped); n > 0 {
+		fmt.Fprintf(w, "  notes dropped because the planner has not read what they state: %d\n", n)
+	}
+}
+
+// printInput prints the question of a planner that waits for an answer.
+func printInput(w io.Writer, run int64, q contract.PlannerQuestion) {
+	fmt.Fprintf(w, "waiting for an answer: %s\n  why: %s\n", terminal.OneLine(q.Question), terminal.OneLine(q.Why))
+	for i, option := range q.Options {
+		note := ""
+		if option == q.Default {
+			note = " (applies if nobody answers in time)"
+		}
+		fmt.Fprintf(w, "  %d: %s%s\n", i+1, terminal.OneLine(option), note)
+	}
+	fmt.Fprintf(w, "  to answer: rgpt run answer %d OPTION\n", run)
 }

@@ -289,6 +289,11 @@ func (a *app) printDetails(d views.RunDetails) {
 	for _, c := range d.WaitingCalls {
 		fmt.Fprintln(a.out, terminal.Clean(c.String()))
 	}
+	for _, q := range d.Approvals {
+		if q.Input != nil {
+			printInput(a.out, d.ID, *q.Input)
+		}
+	}
 	for _, i := range d.Interventions {
 		if i.Status == "open" {
 			fmt.Fprintf(a.out, "waiting for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)

@@ -36,6 +36,7 @@ func steering(a *app) []*cobra.Command {
 	}
 	return []*cobra.Command{
 		newRunApprove(a),
+		newRunAnswer(a),
 		command(contract.UpdateReject, "reject RUN", "Reject a run's pending request", approval),
 		command(contract.UpdatePause, "pause RUN", "Pause a run after its current work finishes", nil),
 		command(contract.UpdateStop, "stop RUN", "Stop a run; its partial results are kept", nil),
@@ -113,6 +114,29 @@ func newRunApprove(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	cmd.Flags().StringVar(&c.ApprovalID, "approval", "", "ID of the approval (default: the open one)")
 	cmd.Flags().StringVar(&planFile, "plan", "", "approve the plan as edited in this file (YAML or JSON)")
+	return cmd
+}
+
+func newRunAnswer(a *app) *cobra.Command {
+	var c contract.Command
+	cmd := &cobra.Command{
+		Use: "answer RUN OPTION", Short: "Answer the question of a run's planner with one of its options",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 { //nolint:mnd // the run and the option
+				return usageError{fmt.Errorf("%s needs the ID of a run and one of the options; see rgpt run inspect", cmd.CommandPath())}
+			}
+			_, err := runID(args[0])
+			return err
+		},
+		Example: `  rgpt run answer 42 2
+  rgpt run answer 42 "only the command line" --reason "the page follows later"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Answer = args[1]
+			return a.steer(cmd.Context(), args[0], contract.UpdateAnswer, c)
+		},
+	}
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "words to pass on to the planner")
+	cmd.Flags().StringVar(&c.ApprovalID, "input", "", "ID of the question (default: the open one)")
 	return cmd
 }
 

@@ -299,7 +299,7 @@ func (p *progress) style(e contract.Event, rest string) lipgloss.Style {
 		return styleGood
 	case rest == "error", e.Type == contract.EventRunFailed, e.Type == contract.EventHealFailed:
 		return styleBad
-	case strings.HasPrefix(string(e.Type), "approval."), strings.HasPrefix(string(e.Type), "intervention."):
+	case strings.HasPrefix(string(e.Type), "approval."), strings.HasPrefix(string(e.Type), "input."), strings.HasPrefix(string(e.Type), "intervention."):
 		return styleWait
 	default:
 		return styleNow
@@ -326,6 +326,9 @@ func (p *progress) note(e contract.Event, kind, rest string) {
 	}
 	if e.Type == contract.EventModelWaiting {
 		p.waiting = true
+	}
+	if e.Type == contract.EventInputRequested {
+		p.now = fmt.Sprintf("waiting for you: rgpt run answer %d OPTION", p.run.ID)
 	}
 	if e.Type == contract.EventApprovalRequested || e.Type == contract.EventInterventionRequested {
 		p.now = fmt.Sprintf("waiting for you: rgpt run approve %d", p.run.ID)
@@ -560,6 +563,9 @@ func describe(e contract.Event) string {
 			out = append(out, text)
 		}
 	}
+	if e.Type == contract.EventInputRequested {
+		add(inputText(e))
+	}
 	for _, key := range []string{"step", "name", "goal_title", "severity", "category", "location", "branch", "error_type", "code", "error_message", "heal_action", "root_cause", "result", "kind", "commit", "messages", "by", "reason", "action_required", "answer", "answered", "refused", "message", "warning"} {
 		add(str(key))
 	}
@@ -579,6 +585,22 @@ func describe(e contract.Event) string {
 		add("until " + until)
 	}
 	return strings.Join(out, "  ")
+}
+
+// inputText shows the question of a planner with its numbered options.
+func inputText(e contract.Event) string {
+	var q contract.PlannerQuestion
+	if json.Unmarshal(e.Payload, &q) != nil {
+		return ""
+	}
+	text := terminal.OneLine(q.Question)
+	for i, option := range q.Options {
+		text += fmt.Sprintf("  %d: %s", i+1, terminal.OneLine(option))
+		if option == q.Default {
+			text += " (default)"
+		}
+	}
+	return text
 }
 
 // describePreparation summarizes an event of a run's environment or baseline.

@@ -136,3 +136,105 @@ func TestAPlannerThatDeliberatesGoesOnInItsOwnConversation(t *testing.T) {
 	require.NotNil(t, p.planned[2].Consensus)
 	require.Equal(t, 2, p.planned[2].State.Turn, "the turns of the first plan count")
 }
+
+// anInput is a planner's question.
+var anInput = contract.PlannerQuestion{Question: "Which greeting?", Options: []string{"Hello", "Howdy"}, Default: "Hello", Why: "Both are used."}
+
+// asks makes the planner ask a person in its second turn, and plan in its third.
+func asks(in contract.PlanInput) contract.PlanResult {
+	result := readsFor(2)(in)
+	if result.State.Turn == 2 {
+		result.Ask = &anInput
+	}
+	return result
+}
+
+// withQuestion lets a run's planner ask.
+func withQuestion(s *contract.Settings) {
+	s.Planner = &contract.PlannerSettings{Turns: 12, QuestionWait: time.Hour}
+}
+
+func TestAPlannersQuestionIsAnsweredOnceByAPerson(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.onPlan = asks
+	var seen contract.RunView
+	var approved, wrong, right, second *answer
+	w.after(time.Minute, func() {
+		seen = w.view(t)
+		approved = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"})
+		wrong = w.update(contract.UpdateAnswer, contract.Command{ID: "2", By: "ann", Answer: "3"})
+		right = w.update(contract.UpdateAnswer, contract.Command{ID: "3", By: "ann", Answer: "2", Reason: "we are in Texas"})
+		second = w.update(contract.UpdateAnswer, contract.Command{ID: "4", By: "bob", Answer: "1"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, withQuestion).Status)
+	require.Equal(t, contract.StatusWaitingForInput, seen.Status)
+	require.Equal(t, contract.AskInput, seen.WaitingFor)
+	require.Equal(t, contract.InputID(seen.RunID), seen.ApprovalID)
+	require.ErrorContains(t, approved.err, "rgpt run answer")
+	require.ErrorContains(t, wrong.err, "not one of the options")
+	require.NoError(t, right.err)
+	require.Error(t, second.err)
+	require.Len(t, w.planned, 3)
+	require.Nil(t, w.planned[1].Input)
+	require.Equal(t, &contract.PlannerInput{Question: anInput.Question, Option: "Howdy", By: "ann", Words: "we are in Texas"}, w.planned[2].Input)
+	require.Contains(t, w.statuses(), contract.StatusWaitingForInput)
+	require.Equal(t, []string{"Hello", "Howdy"}, w.payloads(contract.EventInputRequested)[0]["options"])
+	require.Len(t, w.payloads(contract.EventInputAnswered), 1)
+}
+
+func TestWithoutAnAnswerTheDefaultOfAPlannersQuestionApplies(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.onPlan = asks
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, withQuestion).Status)
+	require.Equal(t, &contract.PlannerInput{Question: anInput.Question, Option: "Hello"}, w.planned[2].Input)
+	require.Equal(t, true, w.payloads(contract.EventInputAnswered)[0]["default"])
+}
+
+func TestAPlannersQuestionCanBeStoppedPausedAndOutlivesAFailedAttempt(t *testing.T) {
+	t.Parallel()
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.onPlan = asks
+		w.after(time.Minute, func() { w.update(contract.UpdateStop, contract.Command{ID: "1", By: "ann"}) })
+		require.Equal(t, contract.StatusCancelled, w.orchestrate(t, withQuestion).Status)
+		require.Len(t, w.planned, 2)
+	})
+	t.Run("paused", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.onPlan = asks
+		var paused, resumed contract.RunView
+		w.after(time.Minute, func() { w.update(contract.UpdatePause, contract.Command{ID: "1", By: "ann"}) })
+		w.after(2*time.Minute, func() {
+			paused = w.view(t)
+			w.update(contract.UpdateResume, contract.Command{ID: "2", By: "ann"})
+		})
+		w.after(3*time.Minute, func() {
+			resumed = w.view(t)
+			w.update(contract.UpdateAnswer, contract.Command{ID: "3", By: "ann", Answer: "howdy"})
+		})
+		require.Equal(t, contract.StatusDone, w.orchestrate(t, withQuestion).Status)
+		require.Equal(t, contract.StatusPaused, paused.Status)
+		require.Equal(t, contract.StatusWaitingForInput, resumed.Status)
+		require.Equal(t, "Howdy", w.planned[2].Input.Option)
+	})
+	t.Run("healed", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.onPlan = func(in contract.PlanInput) contract.PlanResult {
+			if in.Input != nil {
+				return readsFor(2)(in)
+			}
+			return asks(in)
+		}
+		w.failTimes(contract.ActivityPlan, 1, fault.New(contract.ClassLLM, contract.CodeInvalidOutput, "no plan"))
+		w.after(time.Minute, func() { w.update(contract.UpdateAnswer, contract.Command{ID: "3", By: "ann", Answer: "2"}) })
+		require.Equal(t, contract.StatusDone, w.orchestrate(t, withQuestion, func(s *contract.Settings) { s.MaxRetries = 2 }).Status)
+		require.Zero(t, w.planned[3].State.Turn)
+		require.Equal(t, "Howdy", w.planned[3].Input.Option, "the next attempt knows the answer")
+		require.Len(t, w.payloads(contract.EventInputRequested), 1)
+	})
+}

@@ -70,7 +70,11 @@ func attribution(w contract.Command) apitypes.Attribution {
 
 // Steer sends a command to a run, using the named update, and returns the run's response.
 func (c *Client) Steer(ctx context.Context, id int64, name string, w contract.Command) (contract.Ack, error) {
-	return ask[contract.Ack](ctx, c, command(apitypes.AnswerRequest{Attribution: attribution(w), Answered: apitypes.Answered{ApprovalID: w.ApprovalID}}, runPath(id, name)...))
+	seen := apitypes.Answered{ApprovalID: w.ApprovalID}
+	if name == contract.UpdateAnswer {
+		return ask[contract.Ack](ctx, c, command(apitypes.InputRequest{Attribution: attribution(w), Answered: seen, Answer: w.Answer}, runPath(id, name)...))
+	}
+	return ask[contract.Ack](ctx, c, command(apitypes.AnswerRequest{Attribution: attribution(w), Answered: seen}, runPath(id, name)...))
 }
 
 // ApproveEdited approves an edited plan.

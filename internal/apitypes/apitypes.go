@@ -147,6 +147,13 @@ type AnswerRequest struct {
 	Answered
 }
 
+// InputRequest is the answer to a planner's question.
+type InputRequest struct {
+	Attribution
+	Answered
+	Answer string `json:"answer" minLength:"1" maxLength:"1000" doc:"number of an option, counted from 1, or its text"`
+}
+
 // ApproveRequest is an approval.
 type ApproveRequest struct {
 	Attribution

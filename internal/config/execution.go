@@ -37,10 +37,12 @@ type AgentLimits struct {
 
 // PlannerLimits restrict the planner.
 type PlannerLimits struct {
-	Turns    int      `yaml:"turns" repo:"lower" validate:"min=1,max=200" doc:"Maximum number of model calls in which the planner reads the repository and makes its plan. In the last one it must submit the plan. 1: it plans without reading."`
-	Tokens   int64    `yaml:"tokens" repo:"limit" validate:"min=0" doc:"Maximum number of prompt and completion tokens for one plan. 0: no limit."`
-	CostUSD  MicroUSD `yaml:"cost_usd" repo:"limit" validate:"min=0" doc:"Maximum cost of the model calls for one plan, in US dollars. 0: no limit."`
-	Critique string   `yaml:"critique" repo:"yes" validate:"oneof=off auto on" doc:"Whether the planner reviews its plan once more in one additional model call. auto: if an automatic check finds something, or the planner rates the complexity at 0.5 or more."`
+	Turns            int           `yaml:"turns" repo:"lower" validate:"min=1,max=200" doc:"Maximum number of model calls in which the planner reads the repository and makes its plan. In the last one it must submit the plan. 1: it plans without reading."`
+	Tokens           int64         `yaml:"tokens" repo:"limit" validate:"min=0" doc:"Maximum number of prompt and completion tokens for one plan. 0: no limit."`
+	CostUSD          MicroUSD      `yaml:"cost_usd" repo:"limit" validate:"min=0" doc:"Maximum cost of the model calls for one plan, in US dollars. 0: no limit."`
+	Critique         string        `yaml:"critique" repo:"yes" validate:"oneof=off auto on" doc:"Whether the planner reviews its plan once more in one additional model call. auto: if an automatic check finds something, or the planner rates the complexity at 0.5 or more."`
+	Question         bool          `yaml:"question" repo:"yes" doc:"Whether the planner may ask a person one question per run if the goal can mean different things. The run then waits with the status waiting_for_input."`
+	QuestionDeadline time.Duration `yaml:"question_deadline" repo:"lower" validate:"min=1s,max=720h" doc:"How long the run waits for the answer to the planner's question. After that, the default that the planner named applies."`
 }
 
 // StepLimits restrict the agent loop of one step. 0 means no limit.

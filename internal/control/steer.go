@@ -90,7 +90,7 @@ func (r *Runs) awaitCaughtUp(ctx context.Context, id int64) bool {
 	defer tick.Stop()
 	for {
 		run, err := r.Store.Run(ctx, id)
-		if err != nil || run.Status != contract.StatusWaitingForApproval {
+		if err != nil || !run.Status.WaitsForPerson() {
 			return false
 		}
 		if view, err := r.State(ctx, id); err == nil && view.Status == run.Status {

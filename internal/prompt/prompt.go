@@ -20,6 +20,7 @@ var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"fence": fence,
+	"input": PlannerInput,
 	"join":  strings.Join,
 }).ParseFS(files, "templates/*.tmpl"))
 
@@ -49,7 +50,8 @@ type PlannerTask struct {
 	Base            string
 	Files           string // a listing
 	Excerpts        []Excerpt
-	Turns           int // model calls in which the planner can read; at most 1: it makes its plan at once
+	Input           *contract.PlannerInput // what a person answered in an earlier attempt; nil: nothing
+	Turns           int                    // model calls in which the planner can read; at most 1: it makes its plan at once
 }
 
 // BuilderTask is the data for the builder's prompt for a step.
@@ -86,6 +88,18 @@ func Planner(task PlannerTask) (Prompt, error) { return render("planner", task) 
 
 // Builder renders the builder's prompt for a step.
 func Builder(task BuilderTask) (Prompt, error) { return render("builder", task) }
+
+// PlannerInput renders the answer to a planner's question.
+func PlannerInput(in *contract.PlannerInput) string {
+	text := "A person chose this option: " + in.Option
+	if in.By == "" {
+		text = "Nobody answered in time, so the default applies: " + in.Option
+	}
+	if in.Words != "" {
+		text += "\nThey added: " + in.Words
+	}
+	return text + "\nPlan accordingly."
+}
 
 // PlanReview renders the request to a planner to review its plan, with what code found wrong with it.
 func PlanReview(goal string, findings []contract.PlanFinding) (string, error) {

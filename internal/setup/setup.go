@@ -389,6 +389,15 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 	return settings, spec, planBy(cfg, &settings)
 }
 
+// planner returns the limits of a run's planner.
+func planner(l config.PlannerLimits) *contract.PlannerSettings {
+	s := &contract.PlannerSettings{Turns: l.Turns, Tokens: l.Tokens, MicroUSD: l.CostUSD.Int64(), Critique: contract.CritiqueMode(l.Critique)}
+	if l.Question {
+		s.QuestionWait = l.QuestionDeadline
+	}
+	return s
+}
+
 // FreezeWithoutModels resolves the inputs of a run that does not call models.
 func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec) {
 	e := cfg.Execution
@@ -398,7 +407,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,
 		},
-		Planner:          &contract.PlannerSettings{Turns: e.Planner.Turns, Tokens: e.Planner.Tokens, MicroUSD: e.Planner.CostUSD.Int64(), Critique: contract.CritiqueMode(e.Planner.Critique)},
+		Planner:          planner(e.Planner),
 		Agents:           contract.AgentLimits{Errors: e.Agent.Errors, Repeats: e.Agent.Repeats, Violations: e.Agent.Violations},
 		RunBudget:        runBudget(cfg),
 		StableRetests:    e.StableRetests,

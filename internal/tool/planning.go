@@ -14,8 +14,12 @@ var baselineDescription string
 //go:embed submit_plan.md
 var submitPlanDescription string
 
+//go:embed ask_person.md
+var askPersonDescription string
+
 // Names of the planner's own tools.
 const (
+	AskPerson  = "ask_person"
 	Baseline   = "baseline"
 	SubmitPlan = "submit_plan"
 )
@@ -24,6 +28,8 @@ const (
 type Planning struct {
 	// Baseline returns the results of the checks on the base commit.
 	Baseline func(BaselineQuery) string
+	// Ask checks a question to a person and returns why it cannot be asked, or "" if it can.
+	Ask func(PersonQuestion) string
 	// Submit checks a plan and returns the problem, or "" if it is accepted.
 	Submit func(contract.Plan) string
 }
@@ -37,6 +43,14 @@ type BaselineQuery struct {
 // forPlanning are the tools of the planner that other agents have too. All of them only read.
 var forPlanning = []string{ReadFile, ListFiles, Search, "history", "ask_brain"}
 
+// PersonQuestion is a question to a person with the options to choose from.
+type PersonQuestion struct {
+	Question string   `json:"question" jsonschema:"minLength=1" jsonschema_description:"The question, in one or two sentences that a person understands without this conversation."`
+	Options  []string `json:"options" jsonschema:"minItems=2,maxItems=5" jsonschema_description:"What the goal can mean: two to five short, different options."`
+	Default  string   `json:"default" jsonschema:"minLength=1" jsonschema_description:"The option that applies if nobody answers: its text, repeated."`
+	Why      string   `json:"why" jsonschema:"minLength=1" jsonschema_description:"What you have found, and how the plans would differ."`
+}
+
 // ForPlanning returns the tools of the planner. The set depends on nothing: no configuration, plan or
 // repository can add a tool that changes something.
 func ForPlanning() *Set {
@@ -46,7 +60,7 @@ func ForPlanning() *Set {
 			tools = append(tools, e.tool)
 		}
 	}
-	r, err := NewRegistry(append(tools, baseline(), submitPlan())...)
+	r, err := NewRegistry(append(tools, baseline(), askPerson(), submitPlan())...)
 	if err != nil {
 		panic(err) //nolint:forbidigo // an error in this package, which its tests detect
 	}
@@ -60,6 +74,19 @@ func baseline() Tool {
 				return failed("", "There are no results for the base commit."), nil
 			}
 			return Result{OK: true, Text: env.Planning.Baseline(q)}, nil
+		})
+}
+
+func askPerson() Tool {
+	return define(Definition{Name: AskPerson, Description: askPersonDescription, ReadOnly: true},
+		func(_ context.Context, env Env, q PersonQuestion) (Result, error) {
+			if env.Planning == nil || env.Planning.Ask == nil {
+				return failed(contract.CodeForbidden, "A person cannot be asked here."), nil
+			}
+			if wrong := env.Planning.Ask(q); wrong != "" {
+				return failed("", "The question was not asked: %s.", wrong), nil
+			}
+			return Result{OK: true, Text: "Asked."}, nil
 		})
 }
 

@@ -52,6 +52,7 @@ func (s *Server) commandOperations(api huma.API) {
 		})
 	}
 	handle(s, api, post("approve", "Approve a run's pending request, optionally with an edited plan"), s.approve)
+	handle(s, api, post("answer", "Answer the question of a run's planner"), s.answerInput)
 	handle(s, api, post("advance", "Resume a paused run until its next phase, or start a run that has not started"), func(ctx context.Context, in *bareCommand) (*body[contract.Ack], error) {
 		return answered(s.Runs.Advance(ctx, in.ID, in.command("advance", given(in.Body))))
 	})
@@ -112,6 +113,18 @@ func (s *Server) approve(ctx context.Context, in *struct {
 		return answered(s.Runs.ApproveEdited(ctx, in.ID, *b.Plan, c))
 	}
 	return answered(s.Runs.Steer(ctx, in.ID, contract.UpdateApprove, c))
+}
+
+func (s *Server) answerInput(ctx context.Context, in *struct {
+	RunCommand
+	Body apitypes.InputRequest
+}) (*body[contract.Ack], error) {
+	c := in.command("answer", in.Body.Attribution)
+	if err := s.answers(ctx, in.ID, in.Body.Answered, &c); err != nil {
+		return nil, err
+	}
+	c.Answer = in.Body.Answer
+	return answered(s.Runs.Steer(ctx, in.ID, contract.UpdateAnswer, c))
 }
 
 func (s *Server) heal(ctx context.Context, in *struct {

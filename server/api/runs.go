@@ -113,10 +113,13 @@ func (in *filters) filter() (f store.Filter, err error) {
 		}
 	}
 	if in.Waiting {
-		if len(f.Status) > 0 && !slices.Contains(f.Status, contract.StatusWaitingForApproval) {
-			return f, apitypes.BadRequest(fmt.Sprintf("status and waiting: only runs with status %s can wait for a person", contract.StatusWaitingForApproval))
+		if len(f.Status) == 0 {
+			f.Status = contract.Statuses()
 		}
-		f.Status = []contract.Status{contract.StatusWaitingForApproval}
+		f.Status = slices.DeleteFunc(f.Status, func(s contract.Status) bool { return !s.WaitsForPerson() })
+		if len(f.Status) == 0 {
+			return f, apitypes.BadRequest(fmt.Sprintf("status and waiting: only runs with status %s or %s can wait for a person", contract.StatusWaitingForApproval, contract.StatusWaitingForInput))
+		}
 	}
 	if f.Since, err = parseTime("since", in.Since); err != nil {
 		return f, err

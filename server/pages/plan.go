@@ -3,6 +3,7 @@ package pages
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -49,12 +50,31 @@ func (s *Server) planTab(ctx context.Context, r *http.Request, h *ui.RunHead) (t
 		return nil, err
 	}
 	p.Graph = ui.DrawPlan(p.Plan, work, h.Run, q)
+	if p.Review, err = s.review(ctx, h.Run.ID, p.Shown.ID); err != nil {
+		return nil, err
+	}
 	if q.Step != "" {
 		if p.Detail, err = s.step(ctx, h.Run.ID, p, work); err != nil {
 			return nil, err
 		}
 	}
 	return ui.PlanTab(p), nil
+}
+
+// review returns how a version of a run's plan was checked, nil if that is not known.
+func (s *Server) review(ctx context.Context, run, plan int64) (*contract.PlanReview, error) {
+	outputs, err := s.Views.Outputs(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		PlanID int64                `json:"plan_id"`
+		Review *contract.PlanReview `json:"review"`
+	}
+	if json.Unmarshal(outputs.Planner, &out) != nil || out.PlanID != plan {
+		return nil, nil //nolint:nilnil // unknown
+	}
+	return out.Review, nil
 }
 
 func planQuery(run int64, v url.Values) (q ui.PlanQuery, err error) {

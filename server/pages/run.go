@@ -46,7 +46,7 @@ func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab stri
 	if h.Hold, err = s.Views.Hold(ctx, id); err != nil {
 		return h, err
 	}
-	if h.Run.Status == contract.StatusWaitingForApproval {
+	if h.Run.Status.WaitsForPerson() {
 		questions, err := s.Views.Questions(ctx, id, 1)
 		if err != nil {
 			return h, err

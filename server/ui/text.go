@@ -33,6 +33,7 @@ var runStates = map[contract.Status]State{
 	contract.StatusPaused:             Paused,
 	contract.StatusPending:            Queued,
 	contract.StatusWaitingForApproval: Waiting,
+	contract.StatusWaitingForInput:    Waiting,
 	contract.StatusSelfHeal:           Healing,
 }
 

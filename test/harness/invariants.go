@@ -91,7 +91,7 @@ func (c *checked) which(format string, args ...any) string {
 func (c *checked) isOver() {
 	c.Helper()
 	switch c.run.Status {
-	case contract.StatusPaused, contract.StatusWaitingForApproval:
+	case contract.StatusPaused, contract.StatusWaitingForApproval, contract.StatusWaitingForInput:
 		require.NotEmpty(c, c.run.WaitingFor, c.which("it waits without a reason"))
 	default:
 		require.True(c, c.run.Status.Terminal(), c.which("it is neither finished nor waiting for a person"))

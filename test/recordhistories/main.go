@@ -36,7 +36,7 @@ type ending struct {
 	scenario string   // within examples/go, or quick
 	faults   []fault  // that come before what the scenario answers
 	args     []string // more arguments of run create
-	steer    []string // a command to send once the run waits or works: approve, reject, stop, pause+resume; words after it are its arguments
+	steer    []string // a command to send once the run waits or works: approve, reject, stop, pause+resume; words after it are its arguments, and RUN among them is the run's place
 	when     contract.Status
 	thinks   bool     // it is steered once its planner's deliberation is in its exchange
 	answers  []string // to its questions to people, one after the other: approve, "heal --action wait"
@@ -93,8 +93,11 @@ const quick = "quick"
 // deliberate is a scenario on the same repository, of runs whose planner deliberates.
 const deliberate = "deliberate"
 
+// reads is a scenario on the same repository, of a planner that reads and asks before it plans.
+const reads = "reads"
+
 // own reports whether the scenario is one of this folder.
-func (e ending) own() bool { return e.scenario == quick || e.scenario == deliberate }
+func (e ending) own() bool { return e.scenario == quick || e.scenario == deliberate || e.scenario == reads }
 
 // unhealed lets a run end with its first failure.
 var unhealed = []string{"--set", "execution.max_retries=0"}
@@ -153,6 +156,9 @@ var endings = []ending{
 		args:  []string{"--set", "deliberation.plan_by=deliberation", "--set", "deliberation.iterations=2", "--set", "deliberation.recoveries=1"},
 		steer: []string{"switch-model --agent beta --model scripted/other"}, when: contract.PhasePlanner.Running(), thinks: true,
 	},
+	{name: "planner-asked", scenario: reads, steer: []string{"answer RUN 2"}, when: contract.StatusWaitingForInput},
+	{name: "planner-unanswered", scenario: reads, args: []string{"--set", "execution.planner.question_deadline=1s"}},
+	{name: "planner-asking-stopped", scenario: reads, steer: []string{"stop"}, when: contract.StatusWaitingForInput},
 	{name: "set-up", scenario: quick, args: []string{"--set", "environment.setup=[mkdir -p node_modules/found]"}},
 	{name: "set-up-by-agent", scenario: quick, args: failingSetup},
 	{
@@ -365,7 +371,13 @@ func (e ending) steerRun(ctx context.Context, c client.Client, data string, id i
 				return err
 			}
 		}
-		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(strings.Fields(name), fmt.Sprint(id), "--data-dir", data)...)...); err != nil {
+		args := strings.Fields(name)
+		if at := slices.Index(args, "RUN"); at >= 0 {
+			args[at] = fmt.Sprint(id)
+		} else {
+			args = append(args, fmt.Sprint(id))
+		}
+		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(args, "--data-dir", data)...)...); err != nil {
 			return err
 		}
 	}

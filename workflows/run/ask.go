@@ -23,6 +23,8 @@ type question struct {
 	wait  time.Duration
 	// problem is the subject of an intervention; nil for an approval.
 	problem *contract.Question
+	// input is a question of the planner; nil for all others.
+	input *contract.PlannerQuestion
 	// optional lets the run continue if nobody answers. For every other question no answer
 	// means no.
 	optional bool
@@ -39,6 +41,9 @@ type approval struct {
 	by       string
 	reason   string
 	planID   int64 // the plan that was approved as a person edited it
+
+	input  *contract.PlannerQuestion // of the planner
+	option string                    // that was chosen for it
 }
 
 func (a *approval) answered() bool { return a.granted || a.rejected || a.expired }
@@ -58,7 +63,7 @@ func (a *approval) payload() map[string]any {
 }
 
 // ask asks a person and waits for the answer, or until the time limit. Meanwhile the run's status
-// is waiting_for_approval. A paused run keeps waiting until it is resumed.
+// is waiting_for_approval or waiting_for_input. A paused run keeps waiting until it is resumed.
 func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failure) {
 	a, reminder, err := r.open(ctx, q)
 	if err == nil {
@@ -78,8 +83,15 @@ func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failur
 func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record, error) {
 	until := workflow.Now(ctx).Add(q.wait)
 	var asked, reminder contract.Record
-	a := &approval{kind: q.kind}
-	if q.problem == nil {
+	a := &approval{kind: q.kind, input: q.input}
+	switch {
+	case q.input != nil:
+		a.id = contract.InputID(r.in.RunID)
+		var err error
+		if asked, err = r.inputRecord(*q.input, until); err != nil {
+			return a, reminder, err
+		}
+	case q.problem == nil:
 		a.id = fmt.Sprintf("run-%d/%s", r.in.RunID, q.kind)
 		payload := map[string]any{"approval_id": a.id, "kind": q.kind, "deadline": until}
 		notes := map[string]string{"id": a.id, "kind": q.kind, "status": "pending", "deadline": until.Format(time.RFC3339)}
@@ -89,7 +101,7 @@ func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record
 		}
 		asked, reminder = records.EventRecord(contract.EventApprovalRequested, payload), records.EventRecord(contract.EventApprovalReminded, payload)
 		asked.Notes = notes
-	} else {
+	default:
 		r.Heals.Questions++
 		a.id = contract.InterventionID(r.in.RunID, r.Heals.Questions)
 		reason, action := q.problem.Reason, q.problem.ActionRequired
@@ -100,7 +112,7 @@ func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record
 		}}
 	}
 	r.controls.approval = a
-	if err := r.Interrupt(contract.StatusWaitingForApproval, q.kind); err != nil {
+	if err := r.Interrupt(a.status(), q.kind); err != nil {
 		return a, reminder, err
 	}
 	_, err := r.transition(ctx, asked)
@@ -302,6 +314,8 @@ func (r *run) checkAnswer(c contract.Command) error {
 		return commands.Rejected("run %d is waiting for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
 	case a.answered():
 		return commands.Rejected("approval %s has already been answered", a.id)
+	case a.input != nil:
+		return commands.Rejected("run %d asks a question that needs one of %d options: rgpt run answer %d OPTION", r.in.RunID, len(a.input.Options), r.in.RunID)
 	}
 	return nil
 }

@@ -67,6 +67,7 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 		r.command(contract.UpdateResume, r.checkResume, r.applyResume),
 		r.command(contract.UpdateSwitchModel, r.checkSwitchModel, r.applySwitchModel),
 		r.command(contract.UpdateHeal, r.checkHeal, r.applyHeal),
+		r.command(contract.UpdateAnswer, r.checkInput, r.applyInput),
 		r.command(contract.UpdateStop, nil, r.applyStop),
 		r.command(contract.UpdateAdvance, r.checkAdvance, r.applyAdvance),
 		r.command(contract.UpdateTell, r.checkTell, r.applyTell),
@@ -183,8 +184,8 @@ func (r *run) unpause(ctx workflow.Context) {
 	r.controls.paused = false
 	r.EndInterruption()
 	if a := r.controls.approval; a != nil && !a.answered() {
-		if err := r.Interrupt(contract.StatusWaitingForApproval, a.kind); err != nil {
-			r.log.Error("Could not continue waiting for the approval", "error", err)
+		if err := r.Interrupt(a.status(), a.kind); err != nil {
+			r.log.Error("Could not continue waiting for the answer", "error", err)
 		}
 	}
 	r.notifyAgents(ctx)

@@ -390,9 +390,7 @@ func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) 
 		used = used.Add(result.Usage)
 		if err == nil && result.More {
 			r.Planning = result.State
-			if failure := r.awaitUnpaused(ctx); failure != nil { // a paused run calls no model
-				err = fault.Restore(*failure)
-			}
+			err = r.betweenTurns(ctx, result.Ask)
 		}
 		if err != nil {
 			r.Usage = r.Usage.Add(used)
@@ -403,6 +401,22 @@ func (r *run) askPlanner(ctx workflow.Context, execution contract.ExecutionRef) 
 			return result, nil
 		}
 	}
+}
+
+// betweenTurns asks a person what the planner must know, if anything, and waits while the run is
+// paused: a paused run calls no model.
+func (r *run) betweenTurns(ctx workflow.Context, q *contract.PlannerQuestion) error {
+	var failure *contract.Failure
+	if q != nil {
+		failure = r.askForInput(ctx, *q)
+	}
+	if failure == nil {
+		failure = r.awaitUnpaused(ctx)
+	}
+	if failure != nil {
+		return fault.Restore(*failure)
+	}
+	return nil
 }
 
 // planTurn makes one turn of planning, with the model that the planner has now.
@@ -417,6 +431,7 @@ func (r *run) planTurn(ctx workflow.Context, execution contract.ExecutionRef) (c
 		Execution: execution, Repo: s.Repo, Model: r.Models[contract.AgentPlanner], Budget: s.RunBudget, Timeout: s.ModelTimeout,
 		Branch: r.branchToRelease(), Lessons: r.lessonsOf(contract.PhasePlanner, ""), Consensus: r.Consensus,
 		Fallbacks: r.otherModels(), Planner: s.Planner, State: r.Planning, Violations: s.Agents.Violations, DeliberateOver: over,
+		Input: r.Input,
 	}).Get(ctx, &result)
 	return result, err
 }

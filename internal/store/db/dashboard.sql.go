@@ -203,7 +203,7 @@ func (q *Queries) CheckRows(ctx context.Context, executionID int64) ([]CheckRows
 }
 
 const countWaiting = `-- name: CountWaiting :one
-SELECT count(*)::int FROM orchestrator_runs WHERE status = 'waiting_for_approval' AND kind = 'run'
+SELECT count(*)::int FROM orchestrator_runs WHERE status IN ('waiting_for_approval', 'waiting_for_input') AND kind = 'run'
 `
 
 func (q *Queries) CountWaiting(ctx context.Context) (int32, error) {
@@ -529,7 +529,7 @@ LEFT JOIN LATERAL (
     SELECT run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at FROM orchestrator_approvals a WHERE a.run_id = r.id AND a.status = 'pending' ORDER BY a.created_at DESC LIMIT 1) a ON true
 LEFT JOIN LATERAL (
     SELECT id, run_id, reason, action_required, status, deadline, created_at, resolved_at, resolved_by, number, workflow_run_id, phase, answer, words FROM orchestrator_manual_interventions i WHERE i.run_id = r.id AND i.status = 'open' ORDER BY i.id DESC LIMIT 1) i ON a.id IS NULL
-WHERE r.status = 'waiting_for_approval' AND r.kind = 'run' AND ($1::bigint IS NULL OR r.id = $1)
+WHERE r.status IN ('waiting_for_approval', 'waiting_for_input') AND r.kind = 'run' AND ($1::bigint IS NULL OR r.id = $1)
 ORDER BY coalesce(i.deadline, a.deadline) NULLS LAST, r.id
 LIMIT $2::int
 `

@@ -10,6 +10,121 @@ import (
 	"encoding/json"
 )
 
+const earlierSteps = `-- name: EarlierSteps :many
+WITH this AS (SELECT r.tenant, r.project FROM orchestrator_runs r WHERE r.id = $1),
+earlier AS (
+    SELECT run.id, run.plan_id
+    FROM this, LATERAL (
+        SELECT r.id, r.plan_id
+        FROM orchestrator_runs r
+        WHERE r.project = this.project AND r.tenant = this.tenant AND r.id < $1 AND r.kind = 'run' AND r.status = 'done'
+        ORDER BY r.created_at DESC, r.id DESC
+        LIMIT $2::int
+    ) run
+),
+steps AS (
+    SELECT coalesce((SELECT s ->> 'estimated_complexity' FROM jsonb_array_elements(p.plan -> 'steps') AS s WHERE s ->> 'id' = e.step LIMIT 1), '') AS complexity,
+           e.provider = $3 AND e.model = $4 AS same, e.cost_micros, e.prompt_tokens, e.completion_tokens,
+           extract(epoch FROM e.finished_at - e.started_at)::float8 AS seconds
+    FROM earlier JOIN orchestrator_executions e ON e.run_id = earlier.id LEFT JOIN orchestrator_plans p ON p.id = earlier.plan_id
+    WHERE e.phase = 'builder' AND e.agent = 'builder' AND e.step <> '' AND e.status = 'completed' AND e.finished_at IS NOT NULL
+)
+SELECT coalesce(complexity, '')::text AS complexity, coalesce(same, false)::bool AS same, count(*)::int AS steps,
+       (percentile_cont(0.5) WITHIN GROUP (ORDER BY cost_micros))::float8 AS micro_usd,
+       (percentile_cont(0.5) WITHIN GROUP (ORDER BY prompt_tokens))::float8 AS prompt_tokens,
+       (percentile_cont(0.5) WITHIN GROUP (ORDER BY completion_tokens))::float8 AS completion_tokens,
+       (percentile_cont(0.5) WITHIN GROUP (ORDER BY seconds))::float8 AS seconds
+FROM steps
+GROUP BY GROUPING SETS ((complexity, same), (complexity), (same), ())
+HAVING count(*) > 0 AND (GROUPING(same) = 1 OR bool_and(same)) AND (GROUPING(complexity) = 1 OR max(complexity) <> '')
+ORDER BY 1, 2
+`
+
+type EarlierStepsParams struct {
+	RunID    int64
+	Most     int32
+	Provider string
+	Model    string
+}
+
+type EarlierStepsRow struct {
+	Complexity       string
+	Same             bool
+	Steps            int32
+	MicroUsd         float64
+	PromptTokens     float64
+	CompletionTokens float64
+	Seconds          float64
+}
+
+// What steps of the newest released runs of the same project took: medians by estimated complexity
+// and by whether a model carried them out, and over all of them. An empty complexity or a model that
+// is null stands for all.
+func (q *Queries) EarlierSteps(ctx context.Context, arg EarlierStepsParams) ([]EarlierStepsRow, error) {
+	rows, err := q.db.Query(ctx, earlierSteps,
+		arg.RunID,
+		arg.Most,
+		arg.Provider,
+		arg.Model,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []EarlierStepsRow{}
+	for rows.Next() {
+		var i EarlierStepsRow
+		if err := rows.Scan(
+			&i.Complexity,
+			&i.Same,
+			&i.Steps,
+			&i.MicroUsd,
+			&i.PromptTokens,
+			&i.CompletionTokens,
+			&i.Seconds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const earlierTests = `-- name: EarlierTests :one
+SELECT count(*)::int AS tests, coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY took.seconds), 0)::float8 AS seconds
+FROM orchestrator_runs this, LATERAL (
+    SELECT extract(epoch FROM e.finished_at - e.started_at)::float8 AS seconds
+    FROM orchestrator_runs r JOIN orchestrator_executions e ON e.run_id = r.id
+    WHERE r.project = this.project AND r.tenant = this.tenant AND r.repo = this.repo AND r.id < this.id AND r.kind = 'run' AND r.status = 'done'
+      AND e.phase = 'tester' AND e.step = '' AND e.status = 'completed' AND e.finished_at IS NOT NULL
+    ORDER BY r.created_at DESC, r.id DESC
+    LIMIT $1::int
+) took
+WHERE this.id = $2
+`
+
+type EarlierTestsParams struct {
+	Most  int32
+	RunID int64
+}
+
+type EarlierTestsRow struct {
+	Tests   int32
+	Seconds float64
+}
+
+// What the verification of the newest released runs of the same repository took: the number of
+// executions of the tester that passed, and their median.
+func (q *Queries) EarlierTests(ctx context.Context, arg EarlierTestsParams) (EarlierTestsRow, error) {
+	row := q.db.QueryRow(ctx, earlierTests, arg.Most, arg.RunID)
+	var i EarlierTestsRow
+	err := row.Scan(&i.Tests, &i.Seconds)
+	return i, err
+}
+
 const modelOutcomes = `-- name: ModelOutcomes :many
 WITH this AS (
     SELECT r.id, r.tenant, r.project, width_bucket((r.planner_output ->> 'complexity_score')::float8, 0, 1, 3) AS level,

@@ -599,7 +599,7 @@ SET queued_at = coalesce(r.queued_at, clock_timestamp()), waiting_for = $1, upda
 WHERE r.id = $2 AND r.workflow_started_at IS NULL AND r.status = 'pending'
   AND ((SELECT count(*) FROM orchestrator_runs q WHERE q.queued_at IS NOT NULL) > 0
        OR (SELECT count(*) FROM orchestrator_runs b
-           WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval')
+           WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval', 'waiting_for_input')
              AND b.kind = 'run' AND b.queued_at IS NULL AND b.id <> $2) >= $3::int)
 `
 
@@ -778,7 +778,7 @@ WHERE id = ANY(ARRAY(
     ) p
     WHERE p.place + (
         SELECT count(*) FROM orchestrator_runs b
-        WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval')
+        WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval', 'waiting_for_input')
           AND b.kind = 'run' AND b.queued_at IS NULL) <= $1::int))
 RETURNING id
 `

@@ -85,3 +85,45 @@ func TestOutcomesAreThoseOfTheSameProjectLanguageAndComplexity(t *testing.T) {
 	}, count(contract.AgentBuilder))
 	require.Empty(t, count(contract.AgentPlanner))
 }
+
+func TestWhatStepsTookIsReadFromReleasedRunsOfTheSameProject(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	step := func(project, status, model, complexity string, micro int64, seconds int) {
+		t.Helper()
+		run := f.Create(t, store.NewRun{Project: project})
+		storetest.Query(t, f.URL, func(ctx context.Context, conn *pgx.Conn) {
+			_, err := conn.Exec(ctx, `WITH p AS (INSERT INTO orchestrator_plans (run_id, plan) VALUES ($1, jsonb_build_object('steps', jsonb_build_array(jsonb_build_object('id', 'step-001', 'estimated_complexity', $3::text)))) RETURNING id),
+				e AS (INSERT INTO orchestrator_executions (run_id, phase, step, agent, attempt, status, provider, model, prompt_tokens, completion_tokens, cost_micros, started_at, finished_at)
+					VALUES ($1, 'builder', 'step-001', 'builder', 1, 'completed', 'p', $4, 1000, 10, $5, now(), now() + make_interval(secs => $6)),
+					       ($1, 'builder', 'step-001', 'builder', 2, 'failed', 'p', $4, 1, 1, 1, now(), now()),
+					       ($1, 'tester', '', 'tester', 1, 'completed', '', '', 0, 0, 0, now(), now() + make_interval(secs => $6)))
+				UPDATE orchestrator_runs SET status = $2, plan_id = p.id FROM p WHERE orchestrator_runs.id = $1`, run.ID, status, complexity, model, micro, seconds)
+			require.NoError(t, err)
+		})
+	}
+	step("shop", "done", "small", "low", 100, 10)
+	step("shop", "done", "small", "low", 300, 30)
+	step("shop", "done", "small", "low", 200, 20)
+	step("shop", "done", "small", "high", 9000, 90)
+	step("shop", "done", "big", "low", 5000, 5)
+	step("shop", "failed", "small", "low", 1, 1)
+	step("bank", "done", "small", "low", 1, 1)
+	now := f.Create(t, store.NewRun{Project: "shop"})
+	work, tests, err := outcomes.Took(t.Context(), f.Store, now.ID, contract.ModelChoice{Provider: "p", Model: "small"})
+	require.NoError(t, err)
+	require.Equal(t, outcomes.Tests{Runs: 5, Seconds: 20}, tests)
+	found := map[string][3]float64{}
+	for _, w := range work {
+		key := string(w.Complexity)
+		if w.Same {
+			key += " same"
+		}
+		found[key] = [3]float64{float64(w.Steps), w.MicroUSD, w.Seconds}
+		require.InDelta(t, 1000, w.PromptTokens, 0.1)
+	}
+	require.Equal(t, map[string][3]float64{
+		"low same": {3, 200, 20}, "high same": {1, 9000, 90}, " same": {4, 250, 25},
+		"low": {4, 250, 15}, "high": {1, 9000, 90}, "": {5, 300, 20},
+	}, found)
+}

@@ -44,12 +44,12 @@ LEFT JOIN LATERAL (
     SELECT * FROM orchestrator_approvals a WHERE a.run_id = r.id AND a.status = 'pending' ORDER BY a.created_at DESC LIMIT 1) a ON true
 LEFT JOIN LATERAL (
     SELECT * FROM orchestrator_manual_interventions i WHERE i.run_id = r.id AND i.status = 'open' ORDER BY i.id DESC LIMIT 1) i ON a.id IS NULL
-WHERE r.status = 'waiting_for_approval' AND r.kind = 'run' AND (sqlc.narg(run_id)::bigint IS NULL OR r.id = sqlc.narg(run_id))
+WHERE r.status IN ('waiting_for_approval', 'waiting_for_input') AND r.kind = 'run' AND (sqlc.narg(run_id)::bigint IS NULL OR r.id = sqlc.narg(run_id))
 ORDER BY coalesce(i.deadline, a.deadline) NULLS LAST, r.id
 LIMIT @most::int;
 
 -- name: CountWaiting :one
-SELECT count(*)::int FROM orchestrator_runs WHERE status = 'waiting_for_approval' AND kind = 'run';
+SELECT count(*)::int FROM orchestrator_runs WHERE status IN ('waiting_for_approval', 'waiting_for_input') AND kind = 'run';
 
 -- name: Projects :many
 -- Skips through the index: there are few projects and many runs.

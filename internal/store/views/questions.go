@@ -3,6 +3,7 @@ package views
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -18,13 +19,15 @@ type Question struct {
 	Project        string         `json:"project"`
 	GoalTitle      string         `json:"goal_title"`
 	Phase          contract.Phase `json:"phase"`
-	Kind           string         `json:"kind"` // plan, release, intervention or quota
+	Kind           string         `json:"kind"` // plan, release, input, intervention or quota
 	ApprovalID     string         `json:"approval_id,omitempty"`
 	Intervention   int            `json:"intervention,omitempty"`
 	Reason         string         `json:"reason,omitempty"`
 	ActionRequired string         `json:"action_required,omitempty"`
-	Deadline       *time.Time     `json:"deadline"` // no answer by then counts as a rejection
+	Deadline       *time.Time     `json:"deadline"` // no answer by then counts as a rejection, or as the default
 	Since          time.Time      `json:"since"`
+
+	Input *contract.PlannerQuestion `json:"input,omitempty"` // of a planner that asks; Reason is its text
 }
 
 // Questions returns the open requests of runs to people, earliest deadline first, at most the given
@@ -36,12 +39,24 @@ func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Questio
 	}
 	rows, err := v.lists.Questions(ctx, params)
 	return rowconv.Convert(rows, func(r db.QuestionsRow) Question {
-		return Question{
+		q := Question{
 			RunID: r.ID, Project: r.Project, GoalTitle: r.GoalTitle, Phase: contract.Phase(r.Phase), Kind: r.WaitingFor,
 			ApprovalID: r.ApprovalID, Intervention: int(r.Intervention), Reason: r.Reason, ActionRequired: r.ActionRequired,
 			Deadline: cmp.Or(r.HelpBy, r.ApproveBy), Since: r.Since,
 		}
+		q.Reason, q.Input = inputOf(q.Kind, r.Reason)
+		return q
 	}), dberr.Explain(err, "read the requests that a person must answer")
+}
+
+// inputOf reads the question of a planner, which is the reason of an open request for input. Other
+// reasons stay as they are.
+func inputOf(kind, reason string) (string, *contract.PlannerQuestion) {
+	var q contract.PlannerQuestion
+	if kind != contract.AskInput || json.Unmarshal([]byte(reason), &q) != nil {
+		return reason, nil
+	}
+	return q.Question, &q
 }
 
 // Waiting returns the number of runs that wait for a person.

@@ -29,13 +29,15 @@ type PhaseAttempt struct {
 // Approval is a question to a person.
 type Approval struct {
 	ID        string     `json:"id"`
-	Kind      string     `json:"kind"`   // plan or release
+	Kind      string     `json:"kind"`   // plan, release or input
 	Status    string     `json:"status"` // pending, granted, rejected or expired: not answered in time, or before the run ended
 	By        string     `json:"by,omitempty"`
 	Reason    string     `json:"reason,omitempty"`
 	Deadline  *time.Time `json:"deadline"`
 	CreatedAt time.Time  `json:"created_at"`
 	DecidedAt *time.Time `json:"decided_at"`
+
+	Input *contract.PlannerQuestion `json:"input,omitempty"` // the open question of a planner; Reason is its text, and afterwards the answer
 }
 
 // RunDetails is a run with all its data. It marshals to the JSON of the specification.
@@ -184,8 +186,9 @@ func (v *Views) people(ctx context.Context, id int64, d *RunDetails) error {
 		return err
 	}
 	d.Approvals = rowconv.Convert(approvals, func(a db.Approval) Approval {
+		reason, input := inputOf(a.Kind, a.Reason)
 		return Approval{
-			ID: a.ID, Kind: a.Kind, Status: a.Status, By: a.DecidedBy, Reason: a.Reason,
+			Input: input, ID: a.ID, Kind: a.Kind, Status: a.Status, By: a.DecidedBy, Reason: reason,
 			Deadline: a.Deadline, CreatedAt: a.CreatedAt, DecidedAt: a.DecidedAt,
 		}
 	})

@@ -23,7 +23,8 @@ type State struct {
 	MaxRetries     int
 	Models         map[contract.Agent]contract.ModelChoice
 	Failure        *contract.Failure
-	Planning       contract.PlanState // of the planner's current execution
+	Planning       contract.PlanState     // of the planner's current execution
+	Input          *contract.PlannerInput // the planner's question that was answered; nil: none
 	Plan           contract.Plan
 	PlanID         int64 // of the plan's row; plans are never overwritten
 	Steps          []contract.StepView
@@ -73,8 +74,8 @@ func New(in contract.RunInput) State {
 }
 
 // follows is the lifecycle of a run: the statuses that may follow each status. Failed, cancelled,
-// paused and waiting_for_approval may come after any status that is not terminal, and are added by
-// canBecome.
+// paused, waiting_for_approval and waiting_for_input may come after any status that is not terminal,
+// and are added by canBecome.
 var follows = lifecycle()
 
 func lifecycle() map[contract.Status][]contract.Status {
@@ -103,7 +104,7 @@ func canBecome(from, to contract.Status) bool {
 		return false
 	}
 	switch to {
-	case contract.StatusFailed, contract.StatusCancelled, contract.StatusPaused, contract.StatusWaitingForApproval:
+	case contract.StatusFailed, contract.StatusCancelled, contract.StatusPaused, contract.StatusWaitingForApproval, contract.StatusWaitingForInput:
 		return from != to
 	default:
 		return slices.Contains(follows[from], to)
@@ -113,7 +114,7 @@ func canBecome(from, to contract.Status) bool {
 // SetStatus moves to the next status of the lifecycle.
 func (s *State) SetStatus(to contract.Status) error {
 	from := s.Status
-	if from == contract.StatusPaused || from == contract.StatusWaitingForApproval {
+	if from == contract.StatusPaused || from.WaitsForPerson() {
 		from = s.PausedFrom
 	}
 	if !canBecome(from, to) {
@@ -123,7 +124,7 @@ func (s *State) SetStatus(to contract.Status) error {
 	return nil
 }
 
-// Interrupt interrupts the run: paused by a person, or waiting for an approval.
+// Interrupt interrupts the run: paused by a person, or waiting for an answer.
 func (s *State) Interrupt(status contract.Status, why string) error {
 	if !canBecome(s.Status, status) {
 		return fmt.Errorf("a run with the status %s cannot change to %s", s.Status, status)
