@@ -40,7 +40,8 @@ Start with:
   rgpt eval run set.yaml --oracle               prove the set, without a model
   rgpt eval run set.yaml --max-cost 5           solve it as configured`,
 	}
-	cmd.AddCommand(newEvalDraw(a), newEvalRun(a), newEvalList(a), newEvalReport(a))
+	cmd.AddCommand(local(newEvalDraw(a), newEvalRun(a))...)
+	cmd.AddCommand(newEvalList(a), newEvalReport(a))
 	return cmd
 }
 
@@ -70,7 +71,7 @@ func (a *app) newJudge(dataDir string) (judge.Judge, error) {
 
 func newEvalDraw(a *app) *cobra.Command {
 	var from sources
-	var out, env string
+	var out string
 	o := draw.Options{}
 	cmd := &cobra.Command{
 		Use: "draw REPO", Short: "Make tasks from a repository's own history",
@@ -101,8 +102,6 @@ REPO is a directory, a URL, or owner/name on GitHub.`,
 	f.IntVar(&o.Count, "count", 5, "number of tasks")
 	f.BoolVar(&o.Fixes, "fixes", true, "only commits whose message speaks of a fix")
 	f.StringVar(&out, "out", "", "write the set to this file: .yaml, or .jsonl, to which tasks are appended (default: standard output, as YAML)")
-	f.StringVar(&env, "env", "", "")
-	_ = f.MarkHidden("env")
 	return cmd
 }
 

@@ -120,8 +120,8 @@ Start with:
   rgpt run create --repo . --goal "…" --wait             start a run and follow it until it ends
 
 With --server URL (or RGPT_SERVER), the run, env, pipeline, agents, models, clean and
-webhook commands use that server's HTTP API and print the same output. Repository paths
-then refer to directories on the server's host.
+webhook commands, eval list and eval report use that server's HTTP API and print the same
+output. Repository paths then refer to directories on the server's host.
 
 Exit codes: 0 done, 1 error, 2 run failed, 3 run stopped or timed out,
 4 invalid input (nothing was done). rgpt pipeline has its own exit codes,

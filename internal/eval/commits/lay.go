@@ -11,8 +11,9 @@ import (
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
 
-// Truncate creates a bare repository that ends at a commit: it has the commit's history and tags, but
-// nothing later, so nobody who works in it can look up what came next. An existing one is kept.
+// Truncate creates a repository that ends at a commit: it has the commit's history and tags, but
+// nothing later, so nobody who works in it can look up what came next. Nothing is checked out. An
+// existing one is kept.
 func Truncate(ctx context.Context, source, commit, dir string) error {
 	if isDir(dir) {
 		return nil
@@ -31,18 +32,18 @@ func Truncate(ctx context.Context, source, commit, dir string) error {
 	if err := os.MkdirAll(part, 0o755); err != nil {
 		return fmt.Errorf("create the directory of a repository: %w", err)
 	}
-	if _, err := Git(ctx, part, "init", "--quiet", "--bare", "--initial-branch", branch); err != nil {
+	if _, err := Git(ctx, part, "init", "--quiet", "--initial-branch", branch); err != nil {
 		return err
 	}
-	if err := copyHistory(ctx, source, commit, part, "."); err != nil {
+	if err := copyHistory(ctx, source, commit, part, ".git"); err != nil {
 		return err
 	}
 	return os.Rename(part, dir)
 }
 
-// CopyBare copies a bare repository. Both share the files of their objects where the file system
-// allows it. An existing copy is kept.
-func CopyBare(ctx context.Context, from, to string) error {
+// Copy copies a repository without checking anything out. Both share the files of their objects where
+// the file system allows it. An existing copy is kept.
+func Copy(ctx context.Context, from, to string) error {
 	if isDir(to) {
 		return nil
 	}
@@ -50,7 +51,7 @@ func CopyBare(ctx context.Context, from, to string) error {
 	if err := errors.Join(os.RemoveAll(part), os.MkdirAll(filepath.Dir(to), 0o755)); err != nil {
 		return fmt.Errorf("create the directory of a repository: %w", err)
 	}
-	if _, err := Git(ctx, filepath.Dir(to), "clone", "--quiet", "--bare", "--local", "--", from, part); err != nil {
+	if _, err := Git(ctx, filepath.Dir(to), "clone", "--quiet", "--no-checkout", "--local", "--", from, part); err != nil {
 		return err
 	}
 	if _, err := Git(ctx, part, "remote", "remove", "origin"); err != nil {
@@ -68,7 +69,7 @@ func Fetch(ctx context.Context, from, to, commit, name string) error {
 
 // Lay commits the state of a commit with patches on top of it, and returns the new commit, whose
 // parent is base. The files that the first patch names are reset to those of base before, so that it
-// applies whatever was done to them. In a bare repository, nothing else changes.
+// applies whatever was done to them. Branches and work tree do not change.
 func Lay(ctx context.Context, repo, onto, base string, patches ...string) (string, error) {
 	var tree string
 	err := withIndex(ctx, repo, onto, func(env []string) error {

@@ -72,16 +72,16 @@ func Draw(ctx context.Context, o Options) (Drawn, error) {
 		}
 		if why == "" {
 			out.Tried++
-			why, err = o.prove(ctx, s, &t)
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return out, context.Cause(ctx)
-			}
 			failures++
-			why = fault.Of(err).Message
-		} else {
-			failures = 0
+			why, err = o.prove(ctx, s, &t)
+			switch {
+			case ctx.Err() != nil:
+				return out, context.Cause(ctx)
+			case err != nil:
+				why = fault.Of(err).Message
+			default:
+				failures = 0
+			}
 		}
 		if why != "" {
 			out.Left = append(out.Left, Left{s.ID, s.Subject, why})
@@ -192,7 +192,7 @@ func leakedTest(t eval.Task) string {
 // prove runs the tests of a commit before and after its change, and sets the names of the tests of
 // the task. It returns why the commit makes no task.
 func (o Options) prove(ctx context.Context, s *commits.Script, t *eval.Task) (why string, err error) {
-	repo := filepath.Join(o.Dir, "draw", name(o.Repo)+"-"+s.ID[:12]+".git")
+	repo := filepath.Join(o.Dir, "draw", name(o.Repo)+"-"+s.ID[:12])
 	if err := commits.Truncate(ctx, o.Source, s.Parent, repo); err != nil {
 		return "", err
 	}

@@ -49,7 +49,7 @@ type Verdict struct {
 	Tests          *evals.Tests
 }
 
-// Judge lays the hidden tests of a task over a commit in a bare repository, and runs them.
+// Judge lays the hidden tests of a task over a commit in a repository, and runs them.
 func (j Judge) Judge(ctx context.Context, t eval.Task, repo, commit string) (Verdict, error) {
 	laid, err := commits.Lay(ctx, repo, commit, t.Base, t.Tests.Patch)
 	if err != nil {
@@ -65,7 +65,7 @@ func (j Judge) Judge(ctx context.Context, t eval.Task, repo, commit string) (Ver
 	return Of(t, r), nil
 }
 
-// Run runs the tests of a task on a commit of a bare repository. The settings are those of its base,
+// Run runs the tests of a task on a commit of a repository. The settings are those of its base,
 // so a change cannot choose how it is judged.
 func (j Judge) Run(ctx context.Context, t eval.Task, repo, commit string) (standalone.Report, error) {
 	cfg, err := j.config(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 )
 
-// Write makes the solution of a task in a bare repository that contains its base. The oracle writes
+// Write makes the solution of a task in a repository that contains its base. The oracle writes
 // the tests of the real commit too, as people do: otherwise, tests that the commit changes would
 // fail, and nothing would show the mistake of a noisy oracle. For a change that the tools cannot
 // make, the error is a *commits.Unplayable.

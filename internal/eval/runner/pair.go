@@ -68,7 +68,7 @@ func (p *pair) repositories(ctx context.Context) (work, hidden string, err error
 	if err != nil {
 		return "", "", err
 	}
-	base := filepath.Join(dir, "base.git")
+	base := filepath.Join(dir, "base")
 	source, err := p.Sources.Find(ctx, p.task.Repo)
 	if err != nil {
 		return "", "", err
@@ -76,9 +76,9 @@ func (p *pair) repositories(ctx context.Context) (work, hidden string, err error
 	if err := commits.Truncate(ctx, source, p.task.Base, base); err != nil {
 		return "", "", err
 	}
-	hidden = filepath.Join(dir, "hidden.git")
-	work = filepath.Join(p.Dir, "runs", strconv.FormatInt(p.id, 10), fileName(p.task.ID), fmt.Sprintf("%s-%d.git", fileName(p.variant.Name), p.Attempt))
-	return work, hidden, errors.Join(commits.CopyBare(ctx, base, hidden), commits.CopyBare(ctx, base, work))
+	hidden = filepath.Join(dir, "hidden")
+	work = filepath.Join(p.Dir, "runs", strconv.FormatInt(p.id, 10), fileName(p.task.ID), fmt.Sprintf("%s-%d", fileName(p.variant.Name), p.Attempt))
+	return work, hidden, errors.Join(commits.Copy(ctx, base, hidden), commits.Copy(ctx, base, work))
 }
 
 // solve lets the variant solve the task, and returns the commit to judge, empty if there is none.

@@ -51,7 +51,7 @@ type Runner struct {
 type Drive struct {
 	Task      eval.Task
 	Variant   eval.Variant
-	Repo      string // bare repository that ends at the base
+	Repo      string // repository that ends at the base
 	CapMicros int64
 	Key       string
 }

@@ -1,0 +1,49 @@
+package draw
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/rocketgpt/orchestrator/internal/eval"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestAGoalDoesNotSayWhereItsSolutionIs(t *testing.T) {
+	t.Parallel()
+	g := goalOf("Fix the parser (#123)\n\nIt crashes, see https://example.com/pull/9 and o/n#7.\nBroken since 0123abcd.\n\n\n\nFixes #12\nSigned-off-by: A <a@example.com>\n")
+	require.Equal(t, "Fix the parser", g.Title)
+	require.NotRegexp(t, `#|https|0123abcd|Signed`, g.Description)
+	require.Contains(t, g.Description, "It crashes,")
+	require.True(t, fixes("Avoid a crash"))
+	require.False(t, fixes("Add a feature"))
+}
+
+func TestALeakIsNamed(t *testing.T) {
+	t.Parallel()
+	task := eval.Task{
+		Goal:       eval.Goal{Title: "Fix it", Description: "Nothing is said."},
+		Solution:   "--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+    return compute(value)\n",
+		Tests:      eval.Tests{Patch: "diff --git a/tests/test_a.py b/tests/test_a.py\n--- a/tests/test_a.py\n+++ b/tests/test_a.py\n@@ -1 +1 @@\n-x\n+y\n"},
+		FailToPass: []string{"tests.test_a.test_compute_value"},
+	}
+	require.Empty(t, Leak(task))
+	require.Empty(t, leakedTest(task))
+	task.Goal.Description = "Just write return compute(value) there."
+	require.Contains(t, Leak(task), "quotes the solution")
+	task.Goal.Description = "See tests/test_a.py."
+	require.Contains(t, Leak(task), "names the hidden test file")
+	task.Goal.Description = "test_compute_value fails."
+	require.Equal(t, "tests.test_a.test_compute_value", leakedTest(task))
+}
+
+func TestARepositoryHasAShortName(t *testing.T) {
+	t.Parallel()
+	for repo, want := range map[string]string{
+		"pallets/click": "pallets-click", "https://example.com/o/n.git": "o-n", "/srv/repos/my app/": "repos-my-app", "git@host:o/n.git": "o-n",
+	} {
+		require.Equal(t, want, name(repo))
+	}
+}
