@@ -15,6 +15,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -41,6 +43,7 @@ type options struct {
 	choose bool
 	tune   bool
 	ablate bool
+	embed  string
 	show   string
 }
 
@@ -48,11 +51,12 @@ func run(ctx context.Context) error {
 	var o options
 	flag.StringVar(&o.list, "list", "test/retrieval/commits.yaml", "commits to evaluate (YAML)")
 	flag.StringVar(&o.part, "part", "all", "repositories to measure: tuned, held or all")
-	flag.StringVar(&o.only, "only", "", "measure only this repository")
+	flag.StringVar(&o.only, "only", "", "measure only these repositories, with commas between them")
 	flag.StringVar(&o.cache, "cache", filepath.Join(os.TempDir(), "rgpt-retrieval"), "directory of indexes that are kept between calls")
 	flag.BoolVar(&o.choose, "select", false, "choose the commits of the list's repositories again, and write the list")
 	flag.BoolVar(&o.tune, "tune", false, "search for better weights on the tuned half")
 	flag.BoolVar(&o.ablate, "ablate", false, "print the recall without each signal")
+	flag.StringVar(&o.embed, "embed", "", "measure what embeddings add, computed at this base URL (scripts/embedding-model.sh)")
 	flag.StringVar(&o.show, "show", "", "explain the results of this commit")
 	flag.StringVar(&o.where.Mirrors, "mirrors", "", "directory of bare mirrors, DIR/owner+name/repo; or a pattern with {owner} and {name}")
 	flag.StringVar(&o.where.Cache, "clones", filepath.Join(os.TempDir(), "rgpt-oracle-repositories"), "directory into which repositories without a mirror are cloned, once")
@@ -78,6 +82,8 @@ func run(ctx context.Context) error {
 		return show(repositories, o.show)
 	case o.tune:
 		return tune(ctx, repositories)
+	case o.embed != "":
+		return embeddings(ctx, o, repositories)
 	case o.ablate:
 		return ablate(ctx, repositories)
 	}
@@ -113,7 +119,7 @@ func prepareAll(ctx context.Context, o options, entries []entry) ([]*prepared, e
 	var group sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for _, e := range entries {
-		if o.only != "" && e.Repo != o.only || o.part == "held" && !e.Held || o.part == "tuned" && e.Held || len(e.Commits) == 0 {
+		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), e.Repo) || o.part == "held" && !e.Held || o.part == "tuned" && e.Held || len(e.Commits) == 0 {
 			continue
 		}
 		dir, err := o.where.Find(ctx, e.Repo)

@@ -143,11 +143,15 @@ func report(ctx context.Context, repositories []*prepared) error {
 
 func ask(r *rank.Ranker, text string) ([]uint32, error) {
 	results, err := r.Search(rank.Question{Text: text, Limit: maxRanks})
+	return docsOf(results), err
+}
+
+func docsOf(results []rank.Result) []uint32 {
 	docs := make([]uint32, len(results))
 	for i, result := range results {
 		docs[i] = result.Doc
 	}
-	return docs, err
+	return docs
 }
 
 // each calls do for 0..n-1, as many at once as there are processors.

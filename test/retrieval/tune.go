@@ -13,6 +13,20 @@ import (
 type settings struct {
 	rank rank.Weights
 	past history.Weights
+	// similar and seeds are numbers of the weights that are whole.
+	similar, seeds float64
+}
+
+func current() settings {
+	s := settings{rank: rank.Tuned(), past: history.Tuned()}
+	s.similar, s.seeds = float64(s.past.Similar), float64(s.rank.Seeds)
+	return s
+}
+
+// whole copies the whole numbers to the weights.
+func (s settings) whole() settings {
+	s.past.Similar, s.rank.Seeds = max(int(s.similar), 1), max(int(s.seeds), 1)
+	return s
 }
 
 // knob is one number of the settings.
@@ -38,9 +52,13 @@ func knobs() []knob {
 		knob{"K1", func(w *settings) *float64 { return &w.rank.K1 }, slight},
 		knob{"head", func(w *settings) *float64 { return &w.rank.Head }, slight},
 		knob{"identifier", func(w *settings) *float64 { return &w.rank.Identifier }, slight},
-		knob{"similar", func(w *settings) *float64 { return &w.past.HalfLife }, slight},
+		knob{"similar", func(w *settings) *float64 { return &w.similar }, around[1:]},
+		knob{"seeds", func(w *settings) *float64 { return &w.seeds }, around[1:]},
+		knob{"half-life", func(w *settings) *float64 { return &w.past.HalfLife }, around[1:]},
 		knob{"spread", func(w *settings) *float64 { return &w.past.Spread }, around},
 		knob{"length", func(w *settings) *float64 { return &w.past.Length }, around},
+		knob{"saturation", func(w *settings) *float64 { return &w.past.Saturation }, around[1:]},
+		knob{"busy", func(w *settings) *float64 { return &w.past.Busy }, around},
 		knob{"doubt", func(w *settings) *float64 { return &w.past.Doubt }, around[1:]},
 	)
 	for f := range rank.Fields {
@@ -53,7 +71,7 @@ func knobs() []knob {
 
 // tune changes one knob after the other, keeps what is better on the given repositories.
 func tune(ctx context.Context, repositories []*prepared) error {
-	w := settings{rank.Tuned(), history.Tuned()}
+	w := current()
 	for round := range rounds {
 		best, err := quality(ctx, repositories, w, round%samples)
 		if err != nil {
@@ -79,7 +97,7 @@ func tune(ctx context.Context, repositories []*prepared) error {
 				fmt.Printf("%d %-16s %.3f -> %.3f  %.4f  (%v)\n", round, k.name, old, keep, best, time.Since(start).Round(time.Second))
 			}
 		}
-		fmt.Printf("round %d: %.4f\n%+v\n", round, best, w)
+		fmt.Printf("round %d: %.4f\n%+v\n", round, best, w.whole())
 	}
 	return nil
 }
@@ -97,6 +115,7 @@ const minGain = 0.0008
 // quality is what is optimised: the mean recall@10 over the kinds of questions, with a little of the
 // recall at the other cuts.
 func quality(ctx context.Context, repositories []*prepared, w settings, sample int) (float64, error) {
+	w = w.whole()
 	sums := make([]float64, len(repositories))
 	err := each(ctx, len(repositories), func(i int) error {
 		means := map[kind]*mean{}

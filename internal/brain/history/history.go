@@ -81,11 +81,15 @@ type Weights struct {
 	Length float64
 	// Doubt is the number of commits that a seed is assumed to have without the other file.
 	Doubt float64
+	// Saturation is how fast repeated words in the messages of a file's commits stop counting.
+	Saturation float64
+	// Busy is how much files that change often are held back, from 0 to 1.
+	Busy float64
 }
 
 // Tuned are the weights in use.
 func Tuned() Weights {
-	return Weights{Similar: 100, HalfLife: 730, Spread: 0.5, Length: 0.5, Doubt: 3}
+	return Weights{Similar: 100, HalfLife: 440, Spread: 0.35, Length: 0.25, Doubt: 3, Saturation: 0.5, Busy: 0.3}
 }
 
 // New makes a history of commits, the newest first. It keeps at most limit of them.
@@ -236,6 +240,39 @@ func (h *History) Similar(q terms.QueryTerms) []rank.Vote {
 	return h.result(votes, func(from uint32) string { return "commit " + short(h.commits[from].id) })
 }
 
+// Topics returns the files whose past commits, taken together, have the words of a question in their
+// messages, best first: all messages of a file are one document, in which recent commits count more.
+func (h *History) Topics(q terms.QueryTerms) []rank.Vote {
+	votes := map[uint32]*scored{}
+	for _, t := range q.Terms {
+		commits := h.words[t.Text]
+		df := 0
+		tf := map[uint32]*scored{}
+		for _, c := range commits {
+			if !h.sees(c) {
+				continue
+			}
+			df++
+			files := h.commits[c].files
+			h.vote(tf, files, c, h.age(c)/math.Pow(float64(max(len(files), 1)), h.weights.Spread))
+		}
+		if df == 0 {
+			continue
+		}
+		weight := math.Log(1 + (float64(h.size)-float64(df)+0.5)/(float64(df)+0.5))
+		if t.Head {
+			weight *= 2
+		}
+		for f, v := range tf {
+			h.vote(votes, []uint32{f}, v.from, weight*v.score/(v.score+h.weights.Saturation))
+		}
+	}
+	for f, v := range votes {
+		v.score /= math.Pow(1+h.activity(f), h.weights.Busy)
+	}
+	return h.result(votes, func(from uint32) string { return "commit " + short(h.commits[from].id) })
+}
+
 // vote adds a commit's vote to files.
 func (h *History) vote(votes map[uint32]*scored, files []uint32, from uint32, score float64) {
 	for _, f := range files {
@@ -301,12 +338,17 @@ func (h *History) Together(seeds []rank.Vote) []rank.Vote {
 
 // Activity says how often a file changed; recent changes count more.
 func (h *History) Activity(path string) float64 {
-	var sum float64
 	if file, ok := h.files[path]; ok {
-		for _, c := range h.touched[file] {
-			if h.sees(c) {
-				sum += h.age(c)
-			}
+		return h.activity(file)
+	}
+	return 0
+}
+
+func (h *History) activity(file uint32) float64 {
+	var sum float64
+	for _, c := range h.touched[file] {
+		if h.sees(c) {
+			sum += h.age(c)
 		}
 	}
 	return sum

@@ -24,9 +24,9 @@ func (s *search) lookUp() error {
 		whole[joined(name)] = true
 	}
 	for _, t := range s.terms.Terms {
-		postings, err := s.corpus.Postings(t.Text)
+		postings, err := s.postings(t.Text)
 		if err != nil {
-			return fmt.Errorf("look up %q: %w", t.Text, err)
+			return err
 		}
 		if len(postings) == 0 {
 			continue
@@ -46,6 +46,19 @@ func (s *search) lookUp() error {
 		s.words = s.words[:s.weights.Words]
 	}
 	return nil
+}
+
+// postings returns where a term occurs. Some terms are needed more than once.
+func (s *search) postings(term string) ([]Posting, error) {
+	if p, ok := s.known[term]; ok {
+		return p, nil
+	}
+	p, err := s.corpus.Postings(term)
+	if err != nil {
+		return nil, fmt.Errorf("look up %q: %w", term, err)
+	}
+	s.known[term] = p
+	return p, nil
 }
 
 // joined returns an identifier as the term that stands for all of it: in lower case, without
@@ -85,16 +98,55 @@ func (s *search) occurrences(p Posting, fields [Fields]float64) float64 {
 	return tf
 }
 
-// best makes a list of the accepted documents with the highest scores.
+// best makes a list of the accepted documents with the highest scores. It keeps the best ones in a heap
+// whose root is the worst of them, because sorting all documents takes longer than scoring them.
 func (s *search) best(scores []float64) list {
-	var l list
+	depth := max(s.weights.Depth, 1)
+	heap := make(list, 0, depth)
 	for doc, score := range scores {
-		if score > 0 && s.accepts(uint32(doc)) {
-			l = append(l, entry{doc: uint32(doc), score: score})
+		if score <= 0 || len(heap) == depth && score <= heap[0].score || !s.accepts(uint32(doc)) {
+			continue // of equal scores, the first documents stay
+		}
+		e := entry{doc: uint32(doc), score: score}
+		if len(heap) < depth {
+			heap = append(heap, e)
+			heap.up(len(heap) - 1)
+		} else {
+			heap[0] = e
+			heap.down(0)
 		}
 	}
-	l.sort()
-	return slices.Clip(l.top(s.weights.Depth))
+	heap.sort()
+	return heap
+}
+
+// worse says that entry i comes after entry j.
+func (l list) worse(i, j int) bool {
+	return l[i].score < l[j].score || l[i].score == l[j].score && l[i].doc > l[j].doc
+}
+
+func (l list) up(i int) {
+	for i > 0 && l.worse(i, (i-1)/2) {
+		l[i], l[(i-1)/2] = l[(i-1)/2], l[i]
+		i = (i - 1) / 2
+	}
+}
+
+func (l list) down(i int) {
+	for {
+		child := 2*i + 1
+		if child >= len(l) {
+			return
+		}
+		if child+1 < len(l) && l.worse(child+1, child) {
+			child++
+		}
+		if !l.worse(child, i) {
+			return
+		}
+		l[i], l[child] = l[child], l[i]
+		i = child
+	}
 }
 
 // maxMatched is the number of words that an explanation names.

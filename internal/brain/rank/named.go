@@ -1,7 +1,6 @@
 package rank
 
 import (
-	"fmt"
 	"math"
 	"path"
 	"strings"
@@ -75,9 +74,9 @@ func (s *search) rarest(named string) ([]Posting, error) {
 		if failed != nil {
 			return
 		}
-		postings, err := s.corpus.Postings(string(term))
+		postings, err := s.postings(string(term))
 		if err != nil {
-			failed = fmt.Errorf("look up %q: %w", term, err)
+			failed = err
 			return
 		}
 		if first || len(postings) < len(best) {
@@ -149,9 +148,9 @@ func (s *search) symbols() (list, error) {
 			continue
 		}
 		seen[term] = true
-		postings, err := s.corpus.Postings(term)
+		postings, err := s.postings(term)
 		if err != nil {
-			return nil, fmt.Errorf("look up %q: %w", term, err)
+			return nil, err
 		}
 		defining := 0
 		for _, p := range postings {

@@ -20,6 +20,7 @@ const (
 	SignalPath                   // words of the question in paths
 	SignalSymbol                 // identifiers of the question that the file defines
 	SignalPast                   // files that similar commits changed
+	SignalTopic                  // files whose past commits speak of the question's words
 	SignalActivity               // files that change often, among those that other signals found
 	SignalVectors                // embeddings, given by the caller
 	SignalTogether               // files that changed together with the first candidates
@@ -30,7 +31,7 @@ const (
 )
 
 var signalNames = [Signals]string{
-	"keywords", "named", "path", "symbol", "similar commits", "activity", "embedding", "changed together",
+	"keywords", "named", "path", "symbol", "similar commits", "past messages", "activity", "embedding", "changed together",
 	"imports", "test pair", "nearby",
 }
 
@@ -54,6 +55,8 @@ type Vote struct {
 type Past interface {
 	// Similar returns the files that commits with similar messages changed, best first.
 	Similar(q terms.QueryTerms) []Vote
+	// Topics returns the files whose commits' messages, taken together, have the words, best first.
+	Topics(q terms.QueryTerms) []Vote
 	// Together returns the files that changed in the same commits as the seeds, best first.
 	Together(seeds []Vote) []Vote
 	// Activity says how often and how recently a file changed; 0: not at all.
@@ -180,6 +183,7 @@ type search struct {
 	terms terms.QueryTerms
 	words []word // the terms that the corpus knows, the most telling ones
 	lists [Signals]list
+	known map[string][]Posting // looked up so far
 }
 
 // list is what one signal found, best first.
@@ -193,7 +197,7 @@ type entry struct {
 
 // start fills the lists of the signals that need nothing but the question.
 func (r *Ranker) start(q Question) (*search, error) {
-	s := &search{Ranker: r, Question: q, terms: terms.Query(q.Text)}
+	s := &search{Ranker: r, Question: q, terms: terms.Query(q.Text), known: map[string][]Posting{}}
 	if err := s.lookUp(); err != nil {
 		return nil, err
 	}
@@ -211,6 +215,7 @@ func (r *Ranker) start(q Question) (*search, error) {
 	s.lists[SignalSymbol] = symbols
 	if r.past != nil {
 		s.lists[SignalPast] = s.votes(r.past.Similar(s.terms))
+		s.lists[SignalTopic] = s.votes(r.past.Topics(s.terms))
 		s.lists[SignalActivity] = s.activity()
 	}
 	for _, v := range q.Vectors {

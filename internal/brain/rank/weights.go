@@ -28,15 +28,16 @@ type Weights struct {
 // Tuned are the weights in use.
 func Tuned() Weights {
 	return Weights{
-		K1:         1.2,
+		K1:         1.5,
 		Field:      [Fields]float64{FieldPath: 4, FieldSymbol: 3, FieldBody: 1, FieldProse: 1},
-		B:          [Fields]float64{FieldPath: 0.5, FieldSymbol: 0.6, FieldBody: 0.7, FieldProse: 0.7},
+		B:          [Fields]float64{FieldPath: 0.5, FieldSymbol: 0.36, FieldBody: 0.7, FieldProse: 0.56},
 		Head:       2,
 		Identifier: 1.5,
-		K:          10,
+		K:          5,
 		Signal: [Signals]float64{
-			SignalKeywords: 3, SignalNamed: 3, SignalPath: 1, SignalSymbol: 1, SignalPast: 1.5, SignalActivity: 0.5,
-			SignalVectors: 1.5, SignalTogether: 1, SignalImports: 0.3, SignalPair: 0.7, SignalNear: 0.3,
+			SignalKeywords: 3, SignalNamed: 3, SignalPath: 2.4, SignalSymbol: 0.7, SignalPast: 3, SignalTopic: 1.5,
+			SignalActivity: 0.6, SignalVectors: 1.5, SignalTogether: 0.7, SignalImports: 0.3, SignalPair: 0.85,
+			SignalNear: 0.3,
 		},
 		Depth: 200,
 		Seeds: 10,
