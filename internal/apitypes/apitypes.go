@@ -250,6 +250,12 @@ type FindRequest struct {
 	Base string `json:"base,omitempty" doc:"branch, tag or commit; default: the checked-out commit, or the default branch"`
 }
 
+// IndexRequest is the request to index a repository.
+type IndexRequest struct {
+	Repo string `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
+	Rev  string `json:"rev,omitempty" doc:"branch, tag or commit; default: the checked-out commit, or the default branch"`
+}
+
 // SetupList is a list of stored setups, the newest first.
 type SetupList struct {
 	Setups []store.Setup `json:"setups"`

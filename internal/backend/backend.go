@@ -9,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/apiclient"
+	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/eval/report"
 	"github.com/rocketgpt/orchestrator/internal/health"
@@ -73,6 +74,9 @@ type Backend interface {
 	Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error)
 	Environment(ctx context.Context, digest string) (control.Environment, error)
 	RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error)
+	// IndexRepository indexes a commit of a repository. Only a local installation reports progress.
+	IndexRepository(ctx context.Context, repo, rev string, progress func(brain.Progress)) (control.Indexed, error)
+	BrainStats(ctx context.Context) (brain.Stats, error)
 	FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error)
 	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)
 	AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error)

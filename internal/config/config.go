@@ -19,6 +19,7 @@ type Config struct {
 	Environment  Environment  `yaml:"environment" doc:"How project dependencies are installed and cached."`
 	Git          Git          `yaml:"git" doc:"How changes are committed and pushed."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where run files are stored."`
+	Brain        Brain        `yaml:"brain" doc:"The index of repositories, with which agents and people find code."`
 	Retention    Retention    `yaml:"retention" doc:"What is deleted when it is no longer needed. Runs that have not ended or that are on hold are never touched."`
 	Logging      Logging      `yaml:"logging" doc:"Log level, format and files."`
 	Models       Models       `yaml:"models" doc:"Model providers, each agent's model, and budgets. models.phases sets models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. The tester, releaser and analyzer call no model; entries for them are accepted but have no effect."`

@@ -208,7 +208,7 @@ func (s *spec) show(text string) string {
 }
 
 // later lists the product's sections that have no settings yet.
-var later = []string{"brain", "gate"}
+var later = []string{"gate"}
 
 // unknown explains a key that does not exist, and suggests the intended key.
 func unknown(s *spec, key, name string) string {

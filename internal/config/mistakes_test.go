@@ -42,7 +42,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"a key that nobody knows", "findings: {nonsense: 4}", `FILE:1: findings.nonsense: unknown key; expected one of max_major, max_medium`},
 		{"a section with a typing mistake", "excution: {}", `FILE:1: excution: unknown section; did you mean execution?`},
 		{"a section that nobody knows", "zoo: {}", `FILE:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, artifacts, retention, logging, models, deliberation, server, temporal, worker, database`},
-		{"a section without settings", "brain:\n  index: true", `FILE:1: brain: this version has no settings in this section; remove the section`},
+		{"a section without settings", "gate:\n  index: true", `FILE:1: gate: this version has no settings in this section; remove the section`},
 		{"a secret", "models: {providers: {openai: {api_key: sk-123}}}", `FILE:1: models.providers.openai.api_key: unknown key; secrets do not belong in this file; use api_key_env or api_key_file`},
 		{"a secret in place of its name", "models: {providers: {openai: {api_key_env: sk-123}}}", `FILE:1: models.providers.openai.api_key_env: expected the name of an environment variable, not its value, got a value that is not shown because it may be secret`},
 		{"a database that is none", "database: {url: \"mysql://u:p@h/d\"}", `FILE:1: database.url: expected a URL such as postgres://user@host:5432/name, got a value that is not shown because it may be secret`},

@@ -27,6 +27,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/brain"
 	"github.com/rocketgpt/orchestrator/internal/store/responses"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -39,6 +40,7 @@ type Policy struct {
 	MaxSize        int64         `json:"max_size,omitempty"`        // bytes of the files of all runs; the oldest go first
 	EnvironmentAge time.Duration `json:"environment_age,omitempty"` // archives of environments that were unused for longer
 	Blobs          bool          `json:"blobs,omitempty"`           // contents without a reference
+	BrainAge       time.Duration `json:"brain_age,omitempty"`       // extracts of files that were unused for longer
 }
 
 // Origins of clean-ups.
@@ -88,6 +90,7 @@ type CleanupReport struct {
 	Environments Amount      `json:"environments" doc:"archives of environments"`
 	Blobs        Amount      `json:"blobs" doc:"contents that were removed from the store"`
 	Responses    int64       `json:"responses" doc:"responses that no longer answer identical requests because they are too old"`
+	Extracts     Amount      `json:"extracts" doc:"what was extracted from files of repositories and not used for brain.age"`
 	Later        Amount      `json:"later" doc:"contents without a reference that a later clean-up removes, because a run may still use them"`
 	Runs         []RunAmount `json:"runs" doc:"the runs whose files or logs these are, at most 1,000"`
 	Held         int64       `json:"held" doc:"expired runs that keep their files because they are on hold"`
@@ -182,6 +185,12 @@ func (w *work) do(ctx context.Context) error {
 	var err error
 	if w.report.Responses, err = responses.Expire(ctx, w.store, w.DryRun); err != nil {
 		return err
+	}
+	if w.BrainAge > 0 {
+		extracts, err := brain.Expire(ctx, w.store, w.BrainAge, w.DryRun)
+		if w.report.Extracts = Amount(extracts); err != nil {
+			return err
+		}
 	}
 	if err := w.files(ctx); err != nil {
 		return err

@@ -288,7 +288,7 @@ func TestAllOtherQueriesUseIndexesWithOnePlanForAllParameters(t *testing.T) {
 				if slices.Contains([]string{"ListRuns", "ListPipelines", "ListEnvironments", "ListSetups", "ListQuarantine", "Questions", "Agents", "ForgetAgents", "SchemaVersion", "Deliveries", "ForgetModels", "ModelChoices", "ForgetAllCalls", "ForgetBreakers"}, name) {
 					continue // planned for its parameters; reads all of a small table
 				}
-				if slices.Contains([]string{"ExpiredRuns", "KeptRuns", "SizeCutoff", "LiveSince", "Windows", "UnusedEnvironments", "Cleanups", "ScheduledSince", "Referenced", "DeletedFiles", "ContinuedRuns", "ReferencedAfter", "ExpiredResponses", "DropExpiredResponses"}, name) {
+				if slices.Contains([]string{"ExpiredRuns", "KeptRuns", "SizeCutoff", "LiveSince", "Windows", "UnusedEnvironments", "Cleanups", "ScheduledSince", "Referenced", "DeletedFiles", "ContinuedRuns", "ReferencedAfter", "ExpiredResponses", "DropExpiredResponses", "UnusedBrainBlobs", "DropUnusedBrainBlobs"}, name) {
 					continue // of a clean-up: planned for its parameters; once a day, it looks at all runs
 				}
 				if slices.Contains([]string{"RecordTests", "RepositoriesWithTests"}, name) {

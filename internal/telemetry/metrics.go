@@ -101,6 +101,14 @@ var (
 	// CacheLookups counts requests for which the response to an identical one was looked up; result is
 	// hit or miss.
 	CacheLookups = counter("rgpt_model_cache_lookups_total", "Requests for which the response to an identical, earlier one was looked up, by result: hit (it answered the request) or miss.", "result")
+	// BrainFiles counts files that were added to indexes; source is content (they were read) or database
+	// (another host or branch had read them).
+	BrainFiles = counter("rgpt_brain_files_total", "Files added to the indexes of repositories, by source: content (read on this host) or database (read before, elsewhere).", "source")
+	// BrainBytes is the size of the files that were read for an index.
+	BrainBytes = counter("rgpt_brain_bytes_total", "Bytes of files read to index repositories.")
+	// BrainDuration is the duration of the brain's operations: index or query.
+	BrainDuration = histogram("rgpt_brain_duration_seconds", "Duration of indexing a tree and of searching an index, by operation: index or query.",
+		[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}, "operation")
 	// LiveTexts counts attempts to show what a model writes; outcome is shown, unwatched or failed.
 	LiveTexts = counter("rgpt_model_live_texts_total", "Attempts to show what a model writes while it writes it, by outcome: shown, unwatched (nobody watched) or failed.", "outcome")
 	// ModelFallbacks counts switches of runs' agents to another model, because the breaker of their own
@@ -271,6 +279,20 @@ func ExpectLiveTexts() {
 	for _, outcome := range []string{"shown", "unwatched", "failed"} {
 		LiveTexts.WithLabelValues(outcome)
 	}
+}
+
+// BrainIndexed records that a tree was indexed: how many files were read and how large they were, and
+// how many extracts came from the database.
+func BrainIndexed(read, shared int, bytes int64, took time.Duration) {
+	BrainFiles.WithLabelValues("content").Add(float64(read))
+	BrainFiles.WithLabelValues("database").Add(float64(shared))
+	BrainBytes.WithLabelValues().Add(float64(bytes))
+	BrainDuration.WithLabelValues("index").Observe(took.Seconds())
+}
+
+// BrainQueried records that an index was searched.
+func BrainQueried(took time.Duration) {
+	BrainDuration.WithLabelValues("query").Observe(took.Seconds())
 }
 
 // Results of looking up the response to an identical request.

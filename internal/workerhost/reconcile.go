@@ -256,6 +256,9 @@ func sweep(ctx context.Context, parts *activities.Activities, log *slog.Logger) 
 		if err := setup.SweepBuildCaches(ctx, parts.Config, parts.DataDir); err != nil && ctx.Err() == nil {
 			log.Warn("Could not clean up the build caches", "error", err)
 		}
+		if err := setup.SweepBrain(parts.Config, parts.DataDir); err != nil {
+			log.Warn("Could not clean up the indexes of repositories", "error", err)
+		}
 	})
 }
 

@@ -53,6 +53,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 		{Name: "steering", Description: "Commands for a run; each waits for the run's response"},
 		{Name: "pipelines", Description: "Deliberations between ALPHA, BETA and GAMMA; commands wait for the pipeline's response"},
 		{Name: "environments", Description: "Repository environments and setups"},
+		{Name: "brain", Description: "The index of repositories"},
 		{Name: "retention", Description: "Clean-ups, and holds that keep the files of runs"},
 		{Name: "flaky", Description: "Flaky tests and their quarantine"},
 		{Name: "evals", Description: "Evaluations: tasks with hidden tests, solved by several variants"},
@@ -64,6 +65,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.commandOperations(api)
 	s.pipelineOperations(api)
 	s.environmentOperations(api)
+	s.brainOperations(api)
 	s.retentionOperations(api)
 	s.flakyOperations(api)
 	s.evalOperations(api)

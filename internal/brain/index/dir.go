@@ -483,3 +483,18 @@ func Prune(root string, most int64) (removed int64, err error) {
 	}
 	return removed, failed
 }
+
+// Sizes returns the number of indexes below a root and the bytes that they take.
+func Sizes(root string) (count int, size int64, err error) {
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, fmt.Errorf("read the directory of indexes: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			count++
+			size += sizeOf(filepath.Join(root, e.Name()))
+		}
+	}
+	return count, size, nil
+}

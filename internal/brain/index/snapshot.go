@@ -3,6 +3,7 @@ package index
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"sync"
 
 	"github.com/rocketgpt/orchestrator/internal/brain/extract"
@@ -248,4 +249,21 @@ func (s *Snapshot) metas() ([]meta, error) {
 		out[doc] = of[ref.segment][ref.blob]
 	}
 	return out, nil
+}
+
+// Sort puts files in the order that Update needs, together with the blobs that they have.
+func Sort(files []File, blobs []string) {
+	sort.Sort(byPath{files, blobs})
+}
+
+type byPath struct {
+	files []File
+	blobs []string
+}
+
+func (b byPath) Len() int           { return len(b.files) }
+func (b byPath) Less(i, j int) bool { return b.files[i].Path < b.files[j].Path }
+func (b byPath) Swap(i, j int) {
+	b.files[i], b.files[j] = b.files[j], b.files[i]
+	b.blobs[i], b.blobs[j] = b.blobs[j], b.blobs[i]
 }

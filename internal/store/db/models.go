@@ -77,6 +77,12 @@ type BaselineCheck struct {
 	CreatedAt time.Time
 }
 
+type BrainBlob struct {
+	Key    []byte
+	Data   []byte
+	UsedAt time.Time
+}
+
 type Budget struct {
 	ScopeKind      string
 	ScopeKey       string
