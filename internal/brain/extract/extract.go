@@ -99,7 +99,7 @@ func (k Kind) String() string {
 const (
 	// MaxSignature is the number of bytes of a signature.
 	MaxSignature = 200
-	// MaxName is the number of bytes of a name; a longer one is no definition or use.
+	// MaxName is the number of bytes of a name; longer ones are left out.
 	MaxName = 200
 	// MaxSymbols is the number of symbols of a file.
 	MaxSymbols = 5000

@@ -2,6 +2,8 @@ package extract_test
 
 import (
 	"fmt"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"strings"
@@ -243,6 +245,27 @@ func BenchmarkExtract(b *testing.B) {
 	for b.Loop() {
 		for i, f := range files {
 			extract.File(f, contents[i])
+		}
+	}
+}
+
+// BenchmarkGoParser reads the same files with Go's own parser, for comparison.
+func BenchmarkGoParser(b *testing.B) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(b, err)
+	var contents [][]byte
+	size := 0
+	for _, f := range files {
+		content, err := os.ReadFile(f)
+		require.NoError(b, err)
+		contents = append(contents, content)
+		size += len(content)
+	}
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		for i, f := range files {
+			_, err := parser.ParseFile(token.NewFileSet(), f, contents[i], parser.ParseComments|parser.SkipObjectResolution)
+			require.NoError(b, err)
 		}
 	}
 }

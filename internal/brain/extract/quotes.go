@@ -82,7 +82,7 @@ const maxUnclosed = 8
 
 func (l *lexer) mayClose() bool { return l.unclosed < maxUnclosed }
 
-// char reads a character literal. A lone quotation mark, such as a lifetime in Rust, is no text.
+// char reads a character literal. A lone quotation mark, such as that of a lifetime in Rust, opens none.
 func (l *lexer) char() bool {
 	rest := l.src[l.pos+1:]
 	if len(rest) == 0 {

@@ -1,0 +1,206 @@
+package brain_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/brain/extract"
+	"github.com/rocketgpt/orchestrator/internal/brain/index"
+	"github.com/rocketgpt/orchestrator/internal/brain/terms"
+)
+
+// sources returns files that people wrote: those below BRAIN_SOURCES or, if it is not set, those of
+// this project.
+func sources(tb testing.TB) map[string]string {
+	tb.Helper()
+	root := os.Getenv("BRAIN_SOURCES")
+	if root == "" {
+		root = "../.."
+	}
+	files := map[string]string{}
+	require.NoError(tb, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || strings.Contains(path, "/.git/") {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if ok, _ := extract.WantedPath(filepath.ToSlash(rel), info.Size(), extract.DefaultMaxFileSize); err != nil || !ok {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if ok, _ := extract.WantedContent(rel, content); ok {
+			files[filepath.ToSlash(rel)] = string(content)
+		}
+		return err
+	}))
+	return files
+}
+
+// synthetic returns a number of files made of real ones: copies in other directories, each with a
+// definition of its own, so that no two have the same content.
+func synthetic(tb testing.TB, n int) (names, contents []string) {
+	tb.Helper()
+	files := sources(tb)
+	paths := make([]string, 0, len(files))
+	for p := range files {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	for i := range n {
+		p := paths[i%len(paths)]
+		names = append(names, fmt.Sprintf("part%03d/%s", i/len(paths), p))
+		contents = append(contents, fmt.Sprintf("%s\nfunction own%d() {}\n", files[p], i))
+	}
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(names[a], names[b]) })
+	sortedNames, sortedContents := make([]string, n), make([]string, n)
+	for i, at := range order {
+		sortedNames[i], sortedContents[i] = names[at], contents[at]
+	}
+	return sortedNames, sortedContents
+}
+
+// BenchmarkExtraction measures how many files are extracted and counted in a second, by one processor.
+func BenchmarkExtraction(b *testing.B) {
+	names, contents := synthetic(b, 2000)
+	size := 0
+	for _, c := range contents {
+		size += len(c)
+	}
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		for i, name := range names {
+			index.NewRecord(name, []byte(contents[i]))
+		}
+	}
+	b.ReportMetric(float64(len(names)*b.N)/b.Elapsed().Seconds(), "files/s")
+}
+
+const benchFiles = 100_000
+
+// BenchmarkIndexOf100000Files measures the first indexing by one processor, without git and database,
+// one changed file, an index that a new process opens, queries, and the memory.
+func BenchmarkIndexOf100000Files(b *testing.B) {
+	names, contents := synthetic(b, benchFiles)
+	files := make([]index.File, len(names))
+	for i, name := range names {
+		files[i] = index.File{Path: name, Key: index.KeyOf(fmt.Sprint(i), name, extract.DefaultMaxFileSize)}
+	}
+	fetch := func(missing []int, add func(int, *index.Record) error) error {
+		for _, i := range missing {
+			r := index.NewRecord(names[i], []byte(contents[i]))
+			if err := add(i, &r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	open := func(root string) *index.Dir {
+		d, err := index.Open(root, "repo")
+		require.NoError(b, err)
+		b.Cleanup(d.Close)
+		return d
+	}
+	for b.Loop() {
+		root := b.TempDir()
+		runtime.GC()
+		stop := peak()
+		began := time.Now()
+		d := open(root)
+		_, err := d.Update(b.Context(), "first", files, fetch)
+		require.NoError(b, err)
+		b.ReportMetric(float64(len(files))/time.Since(began).Seconds(), "files/s")
+		b.ReportMetric(float64(stop())/(1<<20), "peak-MB")
+		b.ReportMetric(float64(d.Size())/(1<<20), "disk-MB")
+
+		contents[777] += "\nfunction edited() {}\n"
+		files[777].Key = index.KeyOf(fmt.Sprint("edited", b.N, time.Now()), names[777], extract.DefaultMaxFileSize)
+		began = time.Now()
+		snapshot, err := d.Update(b.Context(), "second", files, fetch)
+		require.NoError(b, err)
+		b.ReportMetric(float64(time.Since(began).Milliseconds()), "one-changed-ms")
+
+		began = time.Now()
+		files[778].Key = index.KeyOf(fmt.Sprint("edited", b.N, time.Now()), names[778], extract.DefaultMaxFileSize)
+		_, err = open(root).Update(b.Context(), "third", files, fetch)
+		require.NoError(b, err)
+		b.ReportMetric(float64(time.Since(began).Milliseconds()), "one-changed-new-process-ms")
+
+		b.ReportMetric(queries(b, snapshot, contents), "postings-p95-ms")
+	}
+}
+
+// queries returns the 95th percentile of the time to read the postings of a question of 12 words, each
+// from a line of a random file.
+func queries(b *testing.B, s *index.Snapshot, contents []string) float64 {
+	b.Helper()
+	_, err := s.Postings("warm")
+	require.NoError(b, err)
+	random := rand.New(rand.NewPCG(1, 2))
+	var times []time.Duration
+	for range 200 {
+		var words []string
+		text := contents[random.IntN(len(contents))]
+		start := random.IntN(len(text))
+		terms.Split([]byte(text[start:min(len(text), start+400)]), func(term []byte) {
+			if len(words) < 12 {
+				words = append(words, string(term))
+			}
+		})
+		began := time.Now()
+		for _, w := range words {
+			_, err := s.Postings(w)
+			require.NoError(b, err)
+		}
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	return float64(times[len(times)*95/100].Microseconds()) / 1000
+}
+
+// peak measures the memory in use beyond what is in use now, until the returned function is called.
+func peak() func() uint64 {
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan uint64)
+	go func() {
+		most := uint64(0)
+		ticker := time.NewTicker(50 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			var now runtime.MemStats
+			runtime.ReadMemStats(&now)
+			if now.HeapInuse > before.HeapInuse {
+				most = max(most, now.HeapInuse-before.HeapInuse)
+			}
+			select {
+			case <-ctx.Done():
+				result <- most
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return func() uint64 {
+		cancel()
+		return <-result
+	}
+}
