@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/admission"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/inflight"
@@ -40,8 +41,9 @@ type Activities struct {
 	Admission  *admission.Gate // decides when models may be called; nil: at any time
 	Router     *route.Router   // chooses among the models of a run
 	Workspaces *workspace.Manager
-	Tools      *tool.Set // for agents that work on a goal
-	SetupTools *tool.Set // of the environment agent
+	Brain      *brain.Brain // the index of repositories; nil: agents cannot ask it
+	Tools      *tool.Set    // for agents that work on a goal
+	SetupTools *tool.Set    // of the environment agent
 	Sandbox    sandbox.Runner
 	Proxy      *proxy.Proxy // the sandboxes' network access; nil: none
 	Artifacts  *artifact.Store

@@ -162,7 +162,7 @@ func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcac
 		command.Proxy, command.CACertificates = way.Serve(hosts), a.Proxy.CACertificate()
 	}
 	return tool.Env{
-		Root: root, Runner: a.Sandbox, Command: command,
+		Root: root, Runner: a.Sandbox, Command: command, Brain: a.askBrain(in.Workspace),
 		Limits: tool.Limits{CommandTimeout: in.Timeout, MaxTimeout: in.Timeout},
 	}
 }

@@ -9,7 +9,6 @@ package brain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -38,6 +37,8 @@ type Options struct {
 	Store *store.Store
 	// MaxFileSize is the size of the largest file that is indexed; 0: extract.DefaultMaxFileSize.
 	MaxFileSize int64
+	// History is the number of past commits that a search uses; 0: none.
+	History int
 	// Disk limits the indexes of this host; 0: no limit.
 	Disk int64
 	// Workers is the number of files that are read at the same time; 0: one for each processor.
@@ -157,6 +158,14 @@ type Indexed struct {
 // earlier indexing read, on this host or, if the database has their extracts, on another. progress may
 // be nil; it is called often. Index can be interrupted and repeated at any time.
 func (b *Brain) Index(ctx context.Context, ws contract.Workspace, progress func(Progress)) (*index.Snapshot, Indexed, error) {
+	w, stats, err := b.index(ctx, ws, progress)
+	if err != nil {
+		return nil, stats, err
+	}
+	return w.snapshot, stats, nil
+}
+
+func (b *Brain) index(ctx context.Context, ws contract.Workspace, progress func(Progress)) (*work, Indexed, error) {
 	began := time.Now()
 	d, release, err := b.open(ws.Repo)
 	if err != nil {
@@ -167,30 +176,19 @@ func (b *Brain) Index(ctx context.Context, ws contract.Workspace, progress func(
 	if err := w.list(ctx); err != nil {
 		return nil, w.stats, err
 	}
-	snapshot, err := d.Update(ctx, ws.Tree, w.files, func(missing []int, add func(int, *index.Record) error) error {
-		return w.fetch(ctx, missing, add)
-	})
-	if errors.Is(err, index.ErrCorrupt) {
-		b.options.Log.Warn("the index of a repository is corrupt and is made again", "repo", workspace.Redact(ws.Repo), "error", err)
-		if err = d.Reset(ctx); err == nil {
-			snapshot, err = d.Update(ctx, ws.Tree, w.files, func(missing []int, add func(int, *index.Record) error) error {
-				return w.fetch(ctx, missing, add)
-			})
-		}
-	}
-	if err != nil {
+	if w.snapshot, err = w.updated(ctx, d); err != nil {
 		return nil, w.stats, fmt.Errorf("index %s: %w", workspace.Redact(ws.Repo), err)
 	}
-	w.stats.Documents, w.stats.Bytes = snapshot.Docs(), d.Size()
-	for doc := range snapshot.Docs() {
-		w.stats.Languages[snapshot.Lang(uint32(doc))]++
+	w.stats.Documents, w.stats.Bytes = w.snapshot.Docs(), d.Size()
+	for doc := range w.snapshot.Docs() {
+		w.stats.Languages[w.snapshot.Lang(uint32(doc))]++
 	}
-	if n := len(w.files) - snapshot.Docs(); n > 0 {
+	if n := len(w.files) - w.snapshot.Docs(); n > 0 {
 		w.stats.Skipped["content"] = n
 	}
 	w.stats.Seconds = time.Since(began).Seconds()
 	telemetry.BrainIndexed(w.stats.Read, w.stats.Shared, w.bytes, time.Since(began))
-	return snapshot, w.stats, nil
+	return w, w.stats, nil
 }
 
 // work is one indexing.
@@ -203,6 +201,7 @@ type work struct {
 	stats    Indexed
 	state    Progress
 	bytes    int64 // of contents that were read
+	snapshot *index.Snapshot
 }
 
 // list finds the files that may be indexed.

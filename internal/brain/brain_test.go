@@ -35,7 +35,7 @@ func newHost(t testing.TB, st *store.Store) *host {
 	m, err := workspace.New(workspace.Options{CacheDir: t.TempDir(), Blobs: blobs})
 	require.NoError(t, err)
 	h := &host{workspaces: m, root: t.TempDir()}
-	h.Brain = brain.New(brain.Options{Root: h.root, Workspaces: m, Store: st, Workers: 2})
+	h.Brain = brain.New(brain.Options{Root: h.root, Workspaces: m, Store: st, Workers: 2, History: 100})
 	t.Cleanup(h.Close)
 	return h
 }
@@ -202,4 +202,26 @@ func TestIndexesInUseStayOpenAndOthersAreClosed(t *testing.T) {
 	sizes, err := h.Stats(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 4, sizes.Repositories)
+}
+
+func TestAViewSearchesAWorkspaceAndItsHistory(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, nil)
+	repo := repository(t, map[string]string{"pay.go": "package shop\n\n// Charge takes money.\nfunc Charge(card string) {}\n", "cart.go": "package shop\n\nfunc Add(item string) {}\n"})
+	write(t, repo, "cart.go", "package shop\n\nfunc Add(item string, n int) {}\n")
+	git(t, repo, "commit", "-qam", "Let people buy several pieces")
+	at, _, err := h.workspaces.Resolve(t.Context(), repo, "")
+	require.NoError(t, err)
+	v, err := h.View(t.Context(), at)
+	require.NoError(t, err)
+	answer, err := v.Search(t.Context(), brain.Query{Text: "where is a card charged?"})
+	require.NoError(t, err)
+	require.Equal(t, "pay.go", answer.Files[0].Path)
+	require.Contains(t, answer.Text, "func Charge(card string)")
+	answer, err = v.Search(t.Context(), brain.Query{Text: "people buy several pieces"})
+	require.NoError(t, err)
+	require.Equal(t, "cart.go", answer.Files[0].Path)
+	text, err := v.Map("charge a card", 500)
+	require.NoError(t, err)
+	require.Contains(t, text, "pay.go")
 }

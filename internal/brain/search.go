@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/brain/excerpt"
@@ -13,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/brain/repomap"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/glob"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // View is one indexed commit of a repository, as Search and Map read it.
@@ -121,6 +123,8 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 	if err := q.check(); err != nil {
 		return Answer{}, err
 	}
+	began := time.Now()
+	defer func() { telemetry.BrainQueried(time.Since(began)) }()
 	results, err := rank.New(v.Corpus, v.Past, rank.Tuned()).Search(rank.Question{
 		Text: q.Text, Accept: v.accept(q), Limit: cmp.Or(q.Limit, DefaultResults), Vectors: q.Vectors, Rerank: q.Rerank,
 	})

@@ -158,7 +158,10 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		return nil, nil, err
 	}
 	gate := setup.Admission(o.Config, db, models, o.Log)
+	index := setup.Brain(o.Config, o.DataDir, workspaces, db, o.Log)
+	closeAll = func() { index.Close(); commands.Close(); _ = blobs.Close(); db.Close() }
 	return &activities.Activities{
+		Brain: index,
 		Store: db, Views: views.New(db), Model: models, Admission: gate, Router: setup.Router(db, models, gate), Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: commands, Proxy: outlet, Artifacts: blobs,
 		CommandTools: commands.Tools, BuildImage: commands.BuildImage, Scanners: commands.Toolchains.Scanners, Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil

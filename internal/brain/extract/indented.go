@@ -28,67 +28,89 @@ var ruby = &language{
 	define: defineRuby, indented: true,
 }
 
+// indentedBlocks are the blocks around a line of a language whose blocks are known by their
+// indentation.
+type indentedBlocks []indentedBlock
+
+type indentedBlock struct {
+	column int
+	symbol int // the block's symbol; -1 if it has none
+}
+
 // lines reads the statements of a language whose blocks are known by their indentation: a block ends
 // before the next statement that is not indented more than its first line.
 func (s *scan) lines() {
-	type open struct {
-		column int
-		symbol int // the block's symbol; -1 if it has none
+	var open indentedBlocks
+	from, last := 0, 0 // last is the last token of the statement before
+	for from < len(s.tokens) {
+		end := s.statementEnd(from)
+		if end > from {
+			open = s.closeBlocks(open, from, last)
+			open = s.openBlock(open, statement{from, end, tokNewline})
+			last = end - 1
+		}
+		from = end + 1
 	}
-	var stack []open
-	depth, from, last := 0, 0, 0 // last is the last token of the statement before
-	for i := 0; i <= len(s.tokens); i++ {
-		switch k := s.kind(i); {
-		case i == len(s.tokens):
-		case k == '(' || k == '[' || k == '{':
-			if s.match[i] > 0 {
-				depth++
-			}
-			continue
-		case k == ')' || k == ']' || k == '}':
-			depth = max(depth-1, 0)
-			continue
-		case k != tokNewline || depth > 0 && !s.outdented(i) || s.continued(i):
-			continue
-		}
-		depth = 0
-		if from >= i {
-			from = i + 1
-			continue
-		}
-		column := s.column(from)
-		closes := s.is(from, "end")
-		for n := len(stack); n > 0 && (column < stack[n-1].column || column == stack[n-1].column); n-- {
-			if at := stack[n-1].symbol; at >= 0 {
-				line := last
-				if closes && column == stack[n-1].column {
-					line = from
-				}
-				s.symbols[at].EndLine = max(int(s.lastLine(line)), s.symbols[at].Line)
-			}
-			stack = stack[:n-1]
-			s.blocks = s.blocks[:n-1]
-		}
-		before := len(s.symbols)
-		b := s.lang.define(s, statement{from, i, tokNewline})
-		if b.enter && len(stack) < MaxDepth {
-			o := open{column: column, symbol: -1}
-			if len(s.symbols) > before {
-				o.symbol = before
-			}
-			if b.name == "" {
-				b.name = s.top().name
-			}
-			stack = append(stack, o)
-			s.blocks = append(s.blocks, b)
-		}
-		last, from = i-1, i+1
-	}
-	for _, o := range stack {
+	for _, o := range open {
 		if o.symbol >= 0 {
 			s.symbols[o.symbol].EndLine = max(int(s.lastLine(len(s.tokens)-1)), s.symbols[o.symbol].Line)
 		}
 	}
+}
+
+// statementEnd returns the end of the line that ends the statement at a token.
+func (s *scan) statementEnd(from int) int {
+	depth := 0
+	for i := from; i < len(s.tokens); i++ {
+		switch s.kind(i) {
+		case '(', '[', '{':
+			if s.match[i] > 0 {
+				depth++
+			}
+		case ')', ']', '}':
+			depth = max(depth-1, 0)
+		case tokNewline:
+			if (depth == 0 || s.outdented(i)) && !s.continued(i) {
+				return i
+			}
+		}
+	}
+	return len(s.tokens)
+}
+
+// closeBlocks ends the blocks that the statement at a token does not belong to.
+func (s *scan) closeBlocks(open indentedBlocks, from, last int) indentedBlocks {
+	column, closes := s.column(from), s.is(from, "end")
+	for n := len(open); n > 0 && column <= open[n-1].column; n-- {
+		if at := open[n-1].symbol; at >= 0 {
+			line := last
+			if closes && column == open[n-1].column {
+				line = from
+			}
+			s.symbols[at].EndLine = max(int(s.lastLine(line)), s.symbols[at].Line)
+		}
+		open = open[:n-1]
+		s.blocks = s.blocks[:n-1]
+	}
+	return open
+}
+
+// openBlock reads a statement and begins the block that it opens.
+func (s *scan) openBlock(open indentedBlocks, st statement) indentedBlocks {
+	before := len(s.symbols)
+	b := s.lang.define(s, st)
+	if !b.enter || len(open) == MaxDepth {
+		return open
+	}
+	o := indentedBlock{column: s.column(st.from), symbol: -1}
+	if len(s.symbols) > before {
+		o.symbol = before
+	}
+	if b.name == "" {
+		b.name = s.top().name
+	}
+	s.blocks = append(s.blocks, b)
+	return append(open, o)
 }
 
 // outdented says that the next line starts a definition, so that an open bracket before it must be a

@@ -18,7 +18,7 @@ import (
 const (
 	// DefaultCommits is the number of commits of a history, the newest ones.
 	DefaultCommits = 10_000
-	// MaxFiles is the number of files above which a commit says nothing about each of them, such as
+	// MaxFiles is the number of files above which a commit does not say much about each of them, such as
 	// one that formats everything.
 	MaxFiles = 50
 	// MaxMessage is the number of bytes of a message that count.

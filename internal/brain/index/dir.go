@@ -52,10 +52,13 @@ type manifest struct {
 	Segments []string `json:"segments"`
 }
 
+// nameBytes is the length of the part of a digest that names a directory.
+const nameBytes = 10
+
 // Name returns the name of a repository's directory.
 func Name(repo string) string {
 	sum := sha256.Sum256([]byte(repo))
-	return hex.EncodeToString(sum[:10])
+	return hex.EncodeToString(sum[:nameBytes])
 }
 
 // Open opens the index of a repository below a root, and creates it if necessary. The caller closes it.
@@ -453,7 +456,7 @@ func Prune(root string, most int64) (removed int64, err error) {
 	var total int64
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !e.IsDir() {
+		if err != nil || !e.IsDir() || !isIndex(e.Name()) {
 			continue
 		}
 		path := filepath.Join(root, e.Name())
@@ -484,6 +487,13 @@ func Prune(root string, most int64) (removed int64, err error) {
 	return removed, failed
 }
 
+// isIndex says whether a directory is an index, or one that is being removed.
+func isIndex(name string) bool {
+	name, _, _ = strings.Cut(name, ".")
+	b, err := hex.DecodeString(name)
+	return err == nil && len(b) == nameBytes
+}
+
 // Sizes returns the number of indexes below a root and the bytes that they take.
 func Sizes(root string) (count int, size int64, err error) {
 	entries, err := os.ReadDir(root)
@@ -491,7 +501,7 @@ func Sizes(root string) (count int, size int64, err error) {
 		return 0, 0, fmt.Errorf("read the directory of indexes: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() {
+		if e.IsDir() && isIndex(e.Name()) {
 			count++
 			size += sizeOf(filepath.Join(root, e.Name()))
 		}

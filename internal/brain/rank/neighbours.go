@@ -20,7 +20,7 @@ func (s *search) expand(seeds list) {
 	s.lists[SignalNear] = s.near(seeds)
 }
 
-// maxFan is the number of neighbours above which a file says nothing about each of them.
+// maxFan is the number of neighbours above which a file does not say much about each of them.
 const maxFan = 300
 
 // imports ranks the neighbours of the seeds in the import graph. A seed's vote is shared by its
@@ -156,7 +156,7 @@ func sharedElements(a, b string) int {
 	return n
 }
 
-// maxDirectory is the number of files above which a directory says nothing about each of them.
+// maxDirectory is the number of files above which a directory does not say much about each of them.
 const maxDirectory = 60
 
 // near ranks the files in the seeds' directories. A seed's vote is shared by all of them.
