@@ -18,7 +18,7 @@ const (
 	// layoutNames is how many of the files at the top are named, and layoutKinds how many kinds of
 	// files of a directory.
 	layoutNames, layoutKinds = 40, 3
-	// layoutDepth limits the directories that are told apart.
+	// layoutDepth limits the depth of directories that are listed separately.
 	layoutDepth = 12
 )
 

@@ -21,7 +21,7 @@ func diff() Tool {
 
 func runDiff(ctx context.Context, env Env, p diffParams) (Result, error) {
 	if env.Diff == nil {
-		return failed(contract.CodeForbidden, "There is nothing to compare the workspace with."), nil
+		return failed(contract.CodeForbidden, "The workspace cannot be compared: it has no base commit."), nil
 	}
 	name, err := cleanDir(p.Path)
 	if err != nil {

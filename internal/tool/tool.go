@@ -121,7 +121,7 @@ const (
 // EarlierFile is a file as it was.
 type EarlierFile struct {
 	Exists     bool
-	Special    bool // it is no regular file, or too large to be restored
+	Special    bool // not a regular file, or too large to be restored
 	Executable bool
 	Content    []byte
 }

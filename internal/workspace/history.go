@@ -145,7 +145,7 @@ func (r *mirror) limitedRun(ctx context.Context, args ...string) (string, error)
 // FileAt is a file of a workspace.
 type FileAt struct {
 	Exists     bool
-	Special    bool // it is no regular file, or larger than requested
+	Special    bool // not a regular file, or larger than requested
 	Executable bool
 	Content    []byte
 }

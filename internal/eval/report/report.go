@@ -65,7 +65,7 @@ const (
 	ReasonBudget      = "eval_budget" // the budget of the evaluation was used up
 )
 
-// Invalid reports whether a finished result says nothing about its variant.
+// Invalid reports whether a finished result is without meaning for its variant.
 func Invalid(r evals.Result) bool {
 	return !r.Solved && (r.Reason == ReasonEnvironment || r.Reason == ReasonError || r.Reason == ReasonBudget)
 }

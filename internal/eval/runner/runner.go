@@ -28,7 +28,7 @@ const DefaultParallel = 1
 
 // Reasons of results that are not solved, besides those of the hidden tests.
 const (
-	ReasonNotReleased = "not_released" // the run failed or changed nothing, so there is nothing to judge
+	ReasonNotReleased = "not_released" // the run failed or changed nothing: the tests were not run
 	ReasonTimeout     = "timeout"      // it did not end in time
 	ReasonUnplayable  = "unplayable"   // the oracle cannot make the solution with an agent's tools
 )
