@@ -219,7 +219,7 @@ func (p *planTurn) readDraft(ctx context.Context) (*contract.Plan, error) {
 }
 
 // maxShownDropped is the number of dropped notes that a run records.
-const maxShownDropped = 20
+const maxShownDropped = 10
 
 // planningOf prepares a turn. The first one opens the conversation.
 func (a *Activities) planningOf(ctx context.Context, in contract.PlanInput) (*planTurn, error) {

@@ -56,7 +56,7 @@ const (
 )
 
 // MaxPlanFindings is the maximum number of findings about one plan.
-const MaxPlanFindings = 20
+const MaxPlanFindings = 10
 
 // The outcomes of a planner's review of its plan.
 const (
@@ -142,7 +142,12 @@ func (e *PlanEstimate) CostText() string {
 	if e == nil || e.MicroUSD == nil {
 		return "unknown"
 	}
-	text := fmt.Sprintf("about $%.2f (median of %d or more earlier steps", float64(*e.MicroUSD)/microsPerDollar, e.CostSamples)
+	dollars := float64(*e.MicroUSD) / microsPerDollar
+	digits := 2
+	if dollars < 0.01 { //nolint:mnd // a cent
+		digits = 4
+	}
+	text := fmt.Sprintf("about $%.*f (median of %d or more earlier steps", digits, dollars, e.CostSamples)
 	if e.CostBasis == BasisPrices {
 		text += " with other models, at the prices of this one"
 	}
@@ -155,7 +160,10 @@ func (e *PlanEstimate) TimeText() string {
 		return "unknown"
 	}
 	took := time.Duration(*e.DurationMS) * time.Millisecond
-	return fmt.Sprintf("about %s (median of %d or more earlier steps, and of the tests)", took.Round(time.Second), e.TimeSamples)
+	if took >= time.Second {
+		took = took.Round(time.Second)
+	}
+	return fmt.Sprintf("about %s (median of %d or more earlier steps, and of the tests)", took, e.TimeSamples)
 }
 
 const microsPerDollar = 1e6

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/glob"
 )
 
@@ -134,7 +135,7 @@ func Risk(p contract.Plan, findings []contract.PlanFinding, protected []string, 
 			out.Level = l
 		}
 		if len(out.Reasons) < maxReasons {
-			out.Reasons = append(out.Reasons, fmt.Sprintf(format, args...))
+			out.Reasons = append(out.Reasons, fault.Clip(fmt.Sprintf(format, args...), maxReason))
 		}
 	}
 	for _, s := range p.Steps {
@@ -158,6 +159,9 @@ func Risk(p contract.Plan, findings []contract.PlanFinding, protected []string, 
 
 // maxReasons is the number of reasons for a risk that a run records.
 const maxReasons = 10
+
+// maxReason is the size of a reason.
+const maxReason = 300
 
 func order(l contract.Level) int {
 	return slices.Index([]contract.Level{contract.LevelLow, contract.LevelMedium, contract.LevelHigh}, cmp.Or(l, contract.LevelLow))
