@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/modelcall"
 	"github.com/rocketgpt/orchestrator/internal/tester"
 )
 
 // Waiting returns how many attempts wait for a model call that is running here.
 func (a *Activities) Waiting(execution int64, turn int) int {
-	return a.calls.Waiting(callKey{execution, turn})
+	return a.calls.Waiting(modelcall.Call{Execution: contract.ExecutionRef{ID: execution}, Turn: turn}.Key())
 }
 
 // KeepFiles stores the files of a check, and returns how many were left out.

@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/budget"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelcall"
 	"github.com/rocketgpt/orchestrator/internal/route"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -173,41 +174,14 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 	if err != nil {
 		return model.Response{}, err
 	}
-	response, err := a.calls.Do(ctx, q.key(), func(ctx context.Context, paid func()) (model.Response, error) {
-		release, err := a.leaseCall(ctx, q)
-		if err != nil {
-			return model.Response{}, err
-		}
-		defer release()
-		for {
-			response, err := a.call(ctx, q, paid)
-			if !admission.ShouldSwitch(err) {
-				return response, err
-			}
-		}
+	response, err := modelcall.Once(ctx, a.ledger(), &a.calls, q.call(), q.timeout, func(ctx context.Context, paid func()) (model.Response, error) {
+		return a.call(ctx, q, paid)
 	})
 	if q.strict && fault.Is(err, contract.CodeBadRequest) {
 		// The form that a heal requested caused the error; other actions remain without it.
 		err = fault.Wrap(err, contract.ClassLLM, contract.CodeBadRequest, "the provider rejected a request with strict schemas: %s", fault.Of(err).Message)
 	}
 	return response, err
-}
-
-// leaseCall makes this worker the owner of a call. If another live worker that Temporal lost track
-// of is already making it, leaseCall waits for it as long as the call may take: its response is
-// paid for.
-func (a *Activities) leaseCall(ctx context.Context, q question) (release func(), err error) {
-	release, owned, err := a.Store.LeaseCall(ctx, q.execution.ID, q.turn, 0)
-	if err != nil || owned {
-		return release, err
-	}
-	patience := cmp.Or(q.timeout, model.DefaultTimeout) + storeTimeout
-	a.Log.InfoContext(ctx, "Another worker is making this model call; waiting for its response", "execution", q.execution.ID, "turn", q.turn, "at_most", patience)
-	release, owned, err = a.Store.LeaseCall(ctx, q.execution.ID, q.turn, patience)
-	if err == nil && !owned {
-		a.Log.WarnContext(ctx, "Another worker's model call timed out; making the call here", "execution", q.execution.ID, "turn", q.turn)
-	}
-	return release, err
 }
 
 // call reserves the budget of a call, makes it, and records its cost together with the response,
@@ -237,10 +211,6 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	if err != nil {
 		return model.Response{}, err
 	}
-	for _, w := range reserved.Warnings {
-		telemetry.BudgetWarnings.WithLabelValues(string(w.Kind)).Inc()
-		a.Log.WarnContext(ctx, "A budget is nearly used up", "warning", w.Text, "run", q.execution.RunID)
-	}
 	if reserved.Answer != nil {
 		return readStored(q, reserved.Answer.Answer)
 	}
@@ -262,14 +232,9 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	err = plan.explain(err, reserved)
 	failure := fault.Of(err)
 	telemetry.ObserveModelCall(q.choice, response.Latency, response.Usage, failure)
-	a.reportExcess(ctx, q, reserved, response.Usage)
+	a.ledger().ReportExcess(ctx, q.call(), reserved, response.Usage)
 	if failure != nil && failure.Class != contract.ClassLLM {
-		// The reservation is released even if we are being cancelled.
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-		defer cancel()
-		if gone := a.Store.FailCall(last, reserved.ID, failure, contract.Usage{}); gone != nil {
-			a.Log.WarnContext(ctx, "Could not release the budget reserved for a failed model call; the next attempt will take over the reservation", "execution", q.execution.ID, "error", gone)
-		}
+		a.ledger().Fail(ctx, q.call(), reserved.ID, failure, contract.Usage{})
 		return model.Response{}, err
 	}
 	if unsettled := a.storeAnswer(ctx, q, reserved.ID, stored{Response: response, Failure: failure}); unsettled != nil {
@@ -497,18 +462,6 @@ func (p callPlan) explain(err error, reserved store.Reserved) error {
 	return fault.Wrap(err, f.Class, f.Code, "%s, which %s lowered to %d tokens", f.Message, cmp.Or(reserved.Limited, "the budget of the step"), reserved.Output)
 }
 
-// reportExcess reports a provider that charged more than the call could use: it ignored the output
-// limit, or counts tokens differently. The excess is booked like any usage.
-func (a *Activities) reportExcess(ctx context.Context, q question, reserved store.Reserved, used contract.Usage) {
-	if used.Tokens() <= reserved.Tokens && used.MicroUSD <= reserved.MicroUSD {
-		return
-	}
-	telemetry.BudgetExcesses.WithLabelValues(q.choice.Provider, q.choice.Model).Inc()
-	a.Log.WarnContext(ctx, "A provider charged more for a model call than was reserved", "run", q.execution.RunID, "execution", q.execution.ID, "turn", q.turn,
-		"provider", q.choice.Provider, "model", q.choice.Model, "tokens", used.Tokens(), "reserved_tokens", reserved.Tokens,
-		"micro_usd", used.MicroUSD, "reserved_micro_usd", reserved.MicroUSD)
-}
-
 // affordable lowers a call's output limit to what its step has left. It rejects the call if that is
 // too little. Reading a response that is already paid for is free.
 func (a *Activities) affordable(ctx context.Context, q question, p *callPlan) error {
@@ -591,40 +544,21 @@ func (q question) needsTools(messages []model.Message) bool {
 	return len(q.tools) > 0 && (q.schema == nil || slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.ToolCalls) > 0 }))
 }
 
-// reserve reserves the most that a call can use in all its budgets. While running calls have
-// reserved the rest of a budget, it waits for them to settle.
+// reserve reserves the most that a call can use in all its budgets.
 func (a *Activities) reserve(ctx context.Context, q question, p callPlan) (store.Reserved, error) {
 	told, err := encode(q.told)
 	if err != nil {
 		return store.Reserved{}, err
 	}
-	for {
-		reserved, err := a.Store.ReserveCall(ctx, store.Reservation{
-			Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt, Route: q.route,
-			Prompt: p.prompt, Output: p.output, MinOutput: p.least, Cost: p.cost,
-			WarnAt: a.Config.Models.Budgets.WarnAt, Scopes: setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, p.basis.Now()), NewMessages: told, Delivers: q.delivers,
-		})
-		if !errors.Is(err, store.ErrBudgetBusy) {
-			return reserved, err
-		}
-		select {
-		case <-ctx.Done():
-			return reserved, ctx.Err()
-		case <-time.After(budgetWait):
-		}
-	}
+	return a.ledger().Reserve(ctx, store.Reservation{
+		Execution: q.execution, Turn: q.turn, Provider: q.choice.Provider, Model: q.choice.Model, PromptVersion: q.prompt, Route: q.route,
+		Prompt: p.prompt, Output: p.output, MinOutput: p.least, Cost: p.cost,
+		WarnAt: a.Config.Models.Budgets.WarnAt, Scopes: setup.Scopes(a.Config, q.execution.RunID, q.execution.Agent, q.budget, p.basis.Tenant, p.basis.Project, p.basis.Now()), NewMessages: told, Delivers: q.delivers,
+	})
 }
 
-const (
-	// budgetWait is the pause between attempts of a call that waits for others to settle.
-	budgetWait = 100 * time.Millisecond
-	// storeTimeout limits one attempt to settle a call.
-	storeTimeout = 10 * time.Second
-	// maxStorePause is the longest pause between two such attempts.
-	maxStorePause = 2 * time.Second
-	// storePatience is how long a response is kept in memory while the database is down.
-	storePatience = 30 * time.Minute
-)
+// ledger books the worker's model calls.
+func (a *Activities) ledger() modelcall.Ledger { return modelcall.Ledger{Store: a.Store, Log: a.Log} }
 
 // storeAnswer stores the response and its cost. The response is paid for, so it is kept in memory
 // while the database is down. This continues after the activity ends, which happens soon if
@@ -647,38 +581,15 @@ func (a *Activities) settle(ctx context.Context, q question, answer stored, comp
 	if err != nil {
 		return err
 	}
-	return a.storeUntilAccepted(context.WithoutCancel(ctx), q, func(ctx context.Context) error {
+	return a.ledger().Settle(ctx, q.call(), func(ctx context.Context) error {
 		return complete(ctx, raw, messages)
 	})
 }
 
-// storeUntilAccepted retries until the database accepts the response or rejects it permanently.
-func (a *Activities) storeUntilAccepted(ctx context.Context, q question, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, storePatience)
-	defer cancel()
-	for wait := budgetWait; ; wait = min(2*wait, maxStorePause) {
-		once, done := context.WithTimeout(ctx, storeTimeout)
-		err := try(once)
-		done()
-		if err == nil || errors.Is(err, store.ErrSuperseded) || fault.Of(err).Class != contract.ClassInfra {
-			return err
-		}
-		a.Log.WarnContext(ctx, "Could not store a model response; trying again", "execution", q.execution.ID, "turn", q.turn, "error", err)
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(wait):
-		}
-	}
+// call identifies the call of a question.
+func (q question) call() modelcall.Call {
+	return modelcall.Call{Execution: q.execution, Turn: q.turn, Choice: q.choice}
 }
-
-// callKey identifies a model call within a worker.
-type callKey struct {
-	execution int64
-	turn      int
-}
-
-func (q question) key() callKey { return callKey{q.execution.ID, q.turn} }
 
 // answerMessages returns the messages that a response adds to the conversation. An unusable
 // response is stored as text, followed by a message to the model that explains the problem.

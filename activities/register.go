@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/inflight"
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/modelcall"
 	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/route"
@@ -58,10 +59,10 @@ type Activities struct {
 	// Scanners are the versions of the scanners for vulnerabilities and secrets available to checks.
 	Scanners map[string]string
 
-	prompts  sync.Map                                // versions of prompts whose text is stored
-	facts    sync.Map                                // facts from git about base commits, by repository and commit
-	failures sync.Map                                // of setups, by digest; of setups that a change requires, by digest and tree
-	calls    inflight.Group[callKey, model.Response] // running model calls
+	prompts  sync.Map                                      // versions of prompts whose text is stored
+	facts    sync.Map                                      // facts from git about base commits, by repository and commit
+	failures sync.Map                                      // of setups, by digest; of setups that a change requires, by digest and tree
+	calls    inflight.Group[modelcall.Key, model.Response] // running model calls
 }
 
 // Role is a part of a worker: the activities that it registers on a queue.

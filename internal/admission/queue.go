@@ -262,7 +262,7 @@ func (q *queue) look(ctx context.Context, waiting []int64) error {
 // does not wait for the row of a run.
 func (q *queue) announce(t *ticket, position int) {
 	now := time.Now()
-	if position == 0 || now.Sub(t.since) < q.gate.o.Announce || now.Sub(t.announced) < announceEvery {
+	if t.call.RunID == 0 || position == 0 || now.Sub(t.since) < q.gate.o.Announce || now.Sub(t.announced) < announceEvery {
 		return
 	}
 	t.announced = now

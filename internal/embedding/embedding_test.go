@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/embedding"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -237,4 +238,99 @@ func TestTheCallsOfAnotherAgentAreNotTakenForEmbeddings(t *testing.T) {
 	_, err = x.Embed(t.Context(), x.work, x.keep)
 	require.ErrorContains(t, err, "computed no embeddings")
 	require.Zero(t, x.asked.Load())
+}
+
+func TestOverlappingAttemptsOfOneProcessShareTheirCalls(t *testing.T) {
+	t.Parallel()
+	x := newIndexer(t, 2, nil)
+	arrived, goOn := make(chan struct{}), make(chan struct{})
+	x.respond(func(w http.ResponseWriter, _ *http.Request) {
+		close(arrived) // a second request panics
+		<-goOn
+		_, _ = w.Write([]byte(`{"data": [{"embedding": [1]}, {"embedding": [2]}], "usage": {"prompt_tokens": 20}}`))
+	})
+	first, second := make(chan error, 1), make(chan error, 1)
+	lost, leave := context.WithCancel(t.Context())
+	go func() {
+		_, err := x.Embed(lost, x.work, x.keep)
+		first <- err
+	}()
+	<-arrived
+	go func() {
+		_, err := x.Embed(t.Context(), x.work, func(context.Context, int, [][]float32) error { return errors.New("kept twice") })
+		second <- err
+	}()
+	await.Until(t, "the second attempt waits for the first one's call", func() bool { return x.Waiting(x.work.Execution.ID, 1) == 2 })
+	leave() // a late heartbeat: the call is paid for and goes on
+	require.ErrorIs(t, <-first, context.Canceled)
+	close(goOn)
+	require.NoError(t, <-second)
+	require.Equal(t, int64(1), x.asked.Load())
+	require.Len(t, x.vectors, 2)
+	require.Equal(t, []int64{20, 0}, []int64{x.budget().SpentTokens, x.budget().ReservedTokens})
+}
+
+// outside returns work outside runs with the texts of the indexer's.
+func (x *indexer) outside() embedding.Work {
+	return embedding.Work{Tenant: "local", Project: "my app", Choice: x.work.Choice, Texts: x.work.Texts}
+}
+
+// shared returns the budget of the project's day.
+func (x *indexer) shared() store.Budget {
+	x.t.Helper()
+	scope := store.PeriodScope(store.ScopeProject, "my app", time.Now(), store.Daily, 0, 0)
+	b, err := x.fixture.Budget(x.t.Context(), scope.Kind, scope.Key)
+	require.NoError(x.t, err)
+	return b
+}
+
+func TestWithoutARunTheBudgetsOfItsProjectPay(t *testing.T) {
+	t.Parallel()
+	x := newIndexer(t, 70, nil)
+	used, err := x.Embed(t.Context(), x.outside(), x.keep)
+	require.NoError(t, err)
+	require.Len(t, x.vectors, 70)
+	require.Equal(t, int64(3), x.asked.Load())
+	for _, s := range setup.SharedScopes(x.Config.Models.Budgets, "local", "my app", time.Now()) {
+		b, err := x.fixture.Budget(t.Context(), s.Kind, s.Key)
+		require.NoError(t, err)
+		require.Equal(t, []int64{used.Tokens(), used.MicroUSD, 0, 0}, []int64{b.SpentTokens, b.SpentMicros, b.ReservedTokens, b.ReservedMicros}, "%+v", s)
+	}
+	calls, err := x.fixture.Store.ModelCalls(t.Context(), x.work.Execution.RunID)
+	require.NoError(t, err)
+	require.Empty(t, calls, "they are no calls of a run")
+
+	_, err = x.Embed(t.Context(), embedding.Work{Choice: x.work.Choice, Texts: x.work.Texts}, x.keep)
+	require.ErrorContains(t, err, "need a tenant and a project")
+}
+
+func TestACallOutsideRunsReservesTheMostThatItCanUse(t *testing.T) {
+	t.Parallel()
+	x := newIndexer(t, 2, nil)
+	var during store.Budget
+	x.respond(func(w http.ResponseWriter, _ *http.Request) {
+		during = x.shared()
+		_, _ = w.Write([]byte(`{"data": [{"embedding": [1]}, {"embedding": [2]}], "usage": {"prompt_tokens": 20}}`))
+	})
+	_, err := x.Embed(t.Context(), x.outside(), x.keep)
+	require.NoError(t, err)
+	require.Greater(t, during.ReservedTokens, int64(20))
+	require.Equal(t, []int64{20, 0}, []int64{x.shared().SpentTokens, x.shared().ReservedTokens})
+
+	x.respond(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	_, err = x.Embed(t.Context(), x.outside(), x.keep)
+	require.Error(t, err)
+	require.Equal(t, []int64{20, 0}, []int64{x.shared().SpentTokens, x.shared().ReservedTokens}, "a failed call gives back what it reserved")
+}
+
+func TestNoCallOutsideRunsIsMadeThatItsBudgetsDoNotCover(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"day_tokens", "project_day_tokens", "project_month_tokens", "tenant_day_tokens"} {
+		x := newIndexer(t, 3, map[string]string{"models.budgets." + key: "10"})
+		_, err := x.Embed(t.Context(), x.outside(), x.keep)
+		require.True(t, fault.Is(err, contract.CodeBudgetExceeded), "%v", err)
+		require.ErrorContains(t, err, "models.budgets."+key)
+		require.ErrorContains(t, err, "and try again")
+		require.Zero(t, x.asked.Load())
+	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,6 +87,7 @@ type part struct {
 	estimated              bool  // some of spent is of models without a known price
 
 	carried bool // the run's row exists only for a pipeline: users do not see it as a run
+	runless bool // no run makes the call
 }
 
 // parts returns the sides of the reservation's budgets that have a limit.
@@ -100,11 +102,12 @@ func parts(r Reservation, budgets map[scopeKey]db.Budget, earlier []hold, carrie
 				lost.Tokens, lost.Micros = lost.Tokens+h.Tokens, lost.Micros+h.Micros
 			}
 		}
+		runless := r.Execution.RunID == 0
 		if s.LimitTokens > 0 {
-			out = append(out, part{s, "tokens", b.SpentTokens, b.ReservedTokens, s.LimitTokens, lost.Tokens, false, carried})
+			out = append(out, part{s, "tokens", b.SpentTokens, b.ReservedTokens, s.LimitTokens, lost.Tokens, false, carried, runless})
 		}
 		if s.LimitMicros > 0 {
-			out = append(out, part{s, "money", b.SpentMicros, b.ReservedMicros, s.LimitMicros, lost.Micros, b.PriceEstimated, carried})
+			out = append(out, part{s, "money", b.SpentMicros, b.ReservedMicros, s.LimitMicros, lost.Micros, b.PriceEstimated, carried, runless})
 		}
 	}
 	return out
@@ -212,7 +215,10 @@ func (s Scope) Whose() string {
 
 // next returns the action to take after the limit has been raised.
 func (p part) next() string {
-	if p.carried {
+	switch {
+	case p.runless:
+		return "try again"
+	case p.carried:
 		return "spawn the pipeline again"
 	}
 	return "resume the run"
@@ -266,6 +272,96 @@ func (s Scope) Setting() string {
 	case ScopeDay:
 	}
 	return "models.budgets.day_"
+}
+
+// HoldBudgets reserves tokens and money for a call that no run makes, in all its budgets or in none. It
+// admits the call as ReserveCall does; of the reservation, it uses what the call costs and the scopes,
+// which must not be those of a run. SettleHold ends the returned hold; Reserved.ID.Call is its id.
+//
+// If the process dies before that, the budgets hold the reservation until GiveUpHolds counts it as used.
+func (s *Store) HoldBudgets(ctx context.Context, r Reservation) (Reserved, error) {
+	r.Execution, r.Scopes = contract.ExecutionRef{}, sortedScopes(r.Scopes)
+	var out Reserved
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		scopes := keysOf(r.Scopes)
+		budgets, err := lockBudgets(ctx, tx, scopes)
+		if err != nil {
+			return err
+		}
+		g, err := grantOf(r, budgets, nil, false)
+		if err != nil {
+			return err
+		}
+		out = Reserved{
+			Output: g.output, Tokens: r.Prompt + g.output, MicroUSD: r.micros(g.output),
+			Limited: g.limited, Warnings: rowconv.Convert(g.near, func(n near) Warning { return n.Warning }),
+		}
+		encoded, err := rowconv.Encode(scopes)
+		if err != nil {
+			return err
+		}
+		q := db.New(tx)
+		if len(g.near) > 0 {
+			kinds, keys := split(rowconv.Convert(g.near, func(n near) scopeKey { return scopeKey{n.scope.Kind, n.scope.Key} }))
+			if err := q.MarkWarned(ctx, db.MarkWarnedParams{Kinds: kinds, Keys: keys}); err != nil {
+				return err
+			}
+		}
+		if err := q.AddToBudgets(ctx, addition(scopes, 0, 0, out.Tokens, out.MicroUSD)); err != nil {
+			return err
+		}
+		out.ID.Call, err = q.HoldBudgets(ctx, db.HoldBudgetsParams{Scopes: encoded, Tokens: out.Tokens, Micros: out.MicroUSD})
+		return err
+	})
+	if err != nil {
+		return Reserved{}, dberr.Explain(err, "reserve a model call outside runs")
+	}
+	return out, nil
+}
+
+// SettleHold replaces a hold by what the call has used. A repeat changes nothing, nor does it settle a
+// hold that GiveUpHolds has counted as used in full.
+func (s *Store) SettleHold(ctx context.Context, id int64, usage contract.Usage) error {
+	return dberr.Explain(s.endHold(ctx, id, func(db.OrchestratorBudgetHold) contract.Usage { return usage }), "settle a model call outside runs")
+}
+
+// GiveUpHolds counts at most limit holds that are older than a time as used in full, and returns their
+// number: their processes died.
+func (s *Store) GiveUpHolds(ctx context.Context, olderThan time.Duration, limit int) (int, error) {
+	ids, err := s.q.HoldsBefore(ctx, db.HoldsBeforeParams{OlderThanSeconds: olderThan.Seconds(), Most: int32(limit)})
+	for _, id := range ids {
+		if err == nil {
+			err = s.endHold(ctx, id, func(h db.OrchestratorBudgetHold) contract.Usage {
+				return contract.Usage{PromptTokens: h.Tokens, MicroUSD: h.Micros}
+			})
+		}
+	}
+	return len(ids), dberr.Explain(err, "give up abandoned model calls outside runs")
+}
+
+// endHold removes a hold, if it is still there, and books what its call has used.
+func (s *Store) endHold(ctx context.Context, id int64, used func(db.OrchestratorBudgetHold) contract.Usage) error {
+	return s.inTx(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		h, err := q.EndHold(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		scopes, err := rowconv.Decode[[]scopeKey](h.Scopes)
+		if err != nil {
+			return err
+		}
+		usage := used(h)
+		change := addition(scopes, usage.Tokens(), usage.MicroUSD, -h.Tokens, -h.Micros)
+		change.PriceEstimated = usage.EstimatedPrice
+		if err := q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: change.Kinds, Keys: change.Keys}); err != nil {
+			return err
+		}
+		return q.AddToBudgets(ctx, change)
+	})
 }
 
 // CurrentBudgets returns the budgets of the installation's day, and those of projects and tenants in the

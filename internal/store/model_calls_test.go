@@ -525,3 +525,35 @@ func TestACostWithoutAKnownPriceStaysMarkedAsEstimated(t *testing.T) {
 	}
 	require.Equal(t, 1, estimated)
 }
+
+func TestACallOutsideRunsThatIsLostCountsAsUsedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	scope := store.DayScope(time.Now(), 100, 0)
+	reserve := func(tokens int64) (store.Reserved, error) {
+		return b.HoldBudgets(t.Context(), store.Reservation{Prompt: tokens, Scopes: []store.Scope{scope, scope}})
+	}
+	settled, err := reserve(40)
+	require.NoError(t, err)
+	require.EqualValues(t, 40, settled.Tokens)
+	lost, err := reserve(50)
+	require.NoError(t, err)
+	_, err = reserve(20)
+	require.ErrorIs(t, err, store.ErrBudgetBusy, "others hold the rest")
+	_, err = reserve(101)
+	require.True(t, fault.Is(err, contract.CodeBudgetExceeded), "%v", err)
+
+	for range 2 {
+		require.NoError(t, b.SettleHold(t.Context(), settled.ID.Call, contract.Usage{PromptTokens: 10}))
+	}
+	n, err := b.GiveUpHolds(t.Context(), time.Hour, 10)
+	require.NoError(t, err)
+	require.Zero(t, n, "it may still be made")
+	n, err = b.GiveUpHolds(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.NoError(t, b.SettleHold(t.Context(), lost.ID.Call, contract.Usage{PromptTokens: 1}), "too late")
+	left, err := b.Budget(t.Context(), scope.Kind, scope.Key)
+	require.NoError(t, err)
+	require.Equal(t, []int64{60, 0}, []int64{left.SpentTokens, left.ReservedTokens})
+}

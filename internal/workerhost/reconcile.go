@@ -78,6 +78,9 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 		if _, err := db.GiveUpCalls(ctx, abandonedAfter, 100); err != nil {
 			log.Warn("Could not release the reservations of abandoned model calls", "error", err)
 		}
+		if _, err := db.GiveUpHolds(ctx, abandonedAfter, 100); err != nil {
+			log.Warn("Could not release the reservations of abandoned model calls outside runs", "error", err)
+		}
 		for _, run := range runs {
 			if err := temporal.StartRun(ctx, c, db, run); err != nil {
 				log.Warn("Could not start a run that has no workflow", "run", run.ID, "error", err)

@@ -285,6 +285,23 @@ func (q *Queries) DropSuperseded(ctx context.Context, arg DropSupersededParams) 
 	return err
 }
 
+const endHold = `-- name: EndHold :one
+DELETE FROM orchestrator_budget_holds WHERE id = $1 RETURNING id, scopes, tokens, micros, created_at
+`
+
+func (q *Queries) EndHold(ctx context.Context, id int64) (OrchestratorBudgetHold, error) {
+	row := q.db.QueryRow(ctx, endHold, id)
+	var i OrchestratorBudgetHold
+	err := row.Scan(
+		&i.ID,
+		&i.Scopes,
+		&i.Tokens,
+		&i.Micros,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
 const failCall = `-- name: FailCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'failed', settled = array_append(settled, $1::int), superseded = $2, given_up = $3, reserved_tokens = 0, reserved_micros = 0,
@@ -333,6 +350,24 @@ func (q *Queries) FailCall(ctx context.Context, arg FailCallParams) error {
 	return err
 }
 
+const holdBudgets = `-- name: HoldBudgets :one
+INSERT INTO orchestrator_budget_holds (scopes, tokens, micros)
+VALUES ($1, $2, $3) RETURNING id
+`
+
+type HoldBudgetsParams struct {
+	Scopes json.RawMessage
+	Tokens int64
+	Micros int64
+}
+
+func (q *Queries) HoldBudgets(ctx context.Context, arg HoldBudgetsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, holdBudgets, arg.Scopes, arg.Tokens, arg.Micros)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const holdCall = `-- name: HoldCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'reserved', tries = tries + 1, provider = $1, model = $2, prompt_version = $3,
@@ -366,6 +401,37 @@ func (q *Queries) HoldCall(ctx context.Context, arg HoldCallParams) error {
 		arg.ID,
 	)
 	return err
+}
+
+const holdsBefore = `-- name: HoldsBefore :many
+SELECT id FROM orchestrator_budget_holds
+WHERE created_at < now() - make_interval(secs => $1::float8)
+ORDER BY created_at LIMIT $2
+`
+
+type HoldsBeforeParams struct {
+	OlderThanSeconds float64
+	Most             int32
+}
+
+func (q *Queries) HoldsBefore(ctx context.Context, arg HoldsBeforeParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, holdsBefore, arg.OlderThanSeconds, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockBudgets = `-- name: LockBudgets :many

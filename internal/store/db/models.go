@@ -366,6 +366,14 @@ type OrchestratorBreaker struct {
 	FailedAt   time.Time
 }
 
+type OrchestratorBudgetHold struct {
+	ID        int64
+	Scopes    json.RawMessage
+	Tokens    int64
+	Micros    int64
+	CreatedAt time.Time
+}
+
 type OrchestratorMessageDelivery struct {
 	RunID       int64
 	Seq         int64

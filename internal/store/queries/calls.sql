@@ -153,3 +153,15 @@ SELECT agent, provider, model, count(*) FILTER (WHERE status = 'done')::bigint A
        coalesce(sum(cost_micros), 0)::bigint AS cost_micros, coalesce(bool_or(price_estimated), false)::bool AS price_estimated
 FROM orchestrator_model_calls WHERE run_id = @run_id
 GROUP BY agent, provider, model ORDER BY agent, provider, model;
+
+-- name: HoldBudgets :one
+INSERT INTO orchestrator_budget_holds (scopes, tokens, micros)
+VALUES (@scopes, @tokens, @micros) RETURNING id;
+
+-- name: EndHold :one
+DELETE FROM orchestrator_budget_holds WHERE id = @id RETURNING *;
+
+-- name: HoldsBefore :many
+SELECT id FROM orchestrator_budget_holds
+WHERE created_at < now() - make_interval(secs => @older_than_seconds::float8)
+ORDER BY created_at LIMIT @most;
