@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -194,12 +196,19 @@ Exit codes: 0 all results exist, 1 the evaluation could not be completed, 3 inte
   rgpt eval run set.yaml --model openai/gpt-5 --model anthropic/claude-sonnet-4-5 --max-cost 20
   rgpt eval run swe-bench.jsonl --variants variants.yaml --parallel 2 --only django__django-11099`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			// --oracle needs no value, so a mode after it is an argument.
+			if len(args) == 2 && r.oracle == eval.OracleExact && slices.ContainsFunc(args, isMode) {
+				return nil
+			}
 			if len(args) != 1 {
 				return fmt.Errorf("%s needs the file of one set", cmd.CommandPath())
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if i := slices.IndexFunc(args, isMode); i >= 0 && len(args) == 2 {
+				r.oracle, args = args[i], slices.Delete(args, i, i+1)
+			}
 			if r.options.Parallel < 1 || r.maxCost < 0 {
 				return usageError{errors.New("--parallel must be at least 1, and --max-cost must not be negative")}
 			}
@@ -214,7 +223,7 @@ Exit codes: 0 all results exist, 1 the evaluation could not be completed, 3 inte
 	f.StringArrayVar(&r.drivers, "driver", nil, "solve the tasks with another agent, as NAME=provider/model, such as mini-swe-agent=openai/gpt-5; repeatable")
 	f.StringVar(&r.oracle, "oracle", "", "solve the tasks with a model that knows the solutions: exact, or noisy, which makes a mistake first")
 	f.Lookup("oracle").NoOptDefVal = eval.OracleExact
-	f.StringArrayVar(&r.config, "set", nil, "set a configuration key for all runs of the evaluation: key=value; repeatable")
+	f.StringArrayVar(&r.config, "set", nil, "set a configuration key for this command and its runs: key=value; repeatable")
 	f.Float64Var(&r.maxCost, "max-cost", 0, "budget of the whole evaluation in US dollars; 0: no limit")
 	f.IntVar(&r.options.Parallel, "parallel", runner.DefaultParallel, "number of tasks in progress at the same time")
 	f.StringSliceVar(&r.only, "only", nil, "only these tasks, by ID")
@@ -222,6 +231,8 @@ Exit codes: 0 all results exist, 1 the evaluation could not be completed, 3 inte
 	f.BoolVar(&r.options.Retry, "retry", false, "repeat results that say nothing about their variant: a failed setup or an error")
 	return cmd
 }
+
+func isMode(arg string) bool { return arg == eval.OracleExact || arg == eval.OracleNoisy }
 
 // choose returns the variants that the flags or the set specify.
 func (r evalRun) choose(s eval.Set) ([]eval.Variant, error) {
@@ -252,18 +263,6 @@ func (r evalRun) choose(s eval.Set) ([]eval.Variant, error) {
 	if len(out) == 0 {
 		out = []eval.Variant{{Name: "configured"}}
 	}
-	overlay, err := pairs("set", r.config)
-	if err != nil {
-		return nil, err
-	}
-	for i := range out {
-		for key, value := range overlay {
-			if out[i].Config == nil {
-				out[i].Config = map[string]any{}
-			}
-			out[i].Config[key] = value
-		}
-	}
 	if err := eval.CheckVariants(out); err != nil {
 		return nil, usageError{err}
 	}
@@ -283,6 +282,11 @@ func (a *app) runEval(ctx context.Context, file string, r evalRun) error {
 	if err != nil {
 		return err
 	}
+	overlay, err := pairs("set", r.config)
+	if err != nil {
+		return err
+	}
+	maps.Copy(a.set, overlay)
 	return a.withLocal(ctx, backend.NeedTemporal|backend.NeedArtifacts, func(l *backend.Local) error {
 		j, err := a.newJudge(l.DataDir)
 		if err != nil {

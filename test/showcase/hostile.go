@@ -68,6 +68,9 @@ func (f *dataset) hostile(ctx context.Context) error {
 		}
 	}
 	for _, text := range texts {
+		if err := f.evaluation(ctx, cut(text, 500), text); err != nil {
+			return err
+		}
 		if err := f.flakyTests(ctx, cut(text, 500), []string{text}, text, text); err != nil {
 			return err
 		}

@@ -51,6 +51,9 @@ func (f *dataset) showcase(ctx context.Context) error {
 		}
 	}
 	tests := []string{"example.com/payments/auth.TestLoginIsLimitedPerAccount", "example.com/payments/webhook.TestRetriesGrow/after_an_hour", "example.com/payments/db.TestPoolRecovers"}
+	if err := f.evaluation(ctx, "payments", "Refund partial payments in the currency of the order"); err != nil {
+		return err
+	}
 	if err := f.flakyTests(ctx, "/repos/payments-api", tests, "times out on slow disks", "ann"); err != nil {
 		return err
 	}

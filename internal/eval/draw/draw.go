@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/eval"
 	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 	"github.com/rocketgpt/orchestrator/internal/eval/judge"
@@ -203,15 +204,18 @@ func (o Options) prove(ctx context.Context, s *commits.Script, t *eval.Task) (wh
 	if why, err := sameTree(ctx, repo, after, o.Source, s.ID); why != "" || err != nil {
 		return why, err
 	}
-	passedAfter, err := o.passed(ctx, *t, repo, after)
-	if err != nil || len(passedAfter) == 0 {
-		return "none of its tests pass after it", err
+	passedAfter, why, err := o.passed(ctx, *t, repo, after)
+	if err != nil || why != "" {
+		return why, err
+	}
+	if len(passedAfter) == 0 {
+		return "none of its tests pass after it", nil
 	}
 	before, err := commits.Lay(ctx, repo, t.Base, t.Base, t.Tests.Patch)
 	if err != nil {
 		return "", err
 	}
-	passedBefore, err := o.passed(ctx, *t, repo, before)
+	passedBefore, _, err := o.passed(ctx, *t, repo, before)
 	if err != nil {
 		return "", err
 	}
@@ -231,7 +235,7 @@ func (o Options) prove(ctx context.Context, s *commits.Script, t *eval.Task) (wh
 		return fmt.Sprintf("its message names the hidden test %s", leaked), nil
 	}
 	// Once more: a test that does not always pass decides nothing.
-	again, err := o.passed(ctx, *t, repo, after)
+	again, _, err := o.passed(ctx, *t, repo, after)
 	if err != nil {
 		return "", err
 	}
@@ -260,16 +264,24 @@ func sameTree(ctx context.Context, repo, commit, source, original string) (why s
 	return "", err
 }
 
-// passed returns the names of the tests that pass on a commit. A failed build is a result: none pass.
-func (o Options) passed(ctx context.Context, t eval.Task, repo, commit string) ([]string, error) {
-	r, err := o.Judge.Run(ctx, t, repo, commit)
+// passed returns the names of the tests that pass on a commit, or why a run may not release it: it
+// removes or weakens tests. A failed build is a result: none pass.
+func (o Options) passed(ctx context.Context, t eval.Task, repo, commit string) (names []string, why string, err error) {
+	j := o.Judge
+	j.PinnedTests = true
+	r, err := j.Run(ctx, t, repo, commit)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if r.Failure != nil && !r.Judged() {
-		return nil, errors.New(r.Failure.Message)
+		return nil, "", errors.New(r.Failure.Message)
 	}
-	return judge.Passed(r.Results), nil
+	for _, c := range r.Checks {
+		if c.Check.ID == contract.CheckPinnedTests && c.StopsRun() {
+			return nil, "it removes or weakens tests, which a run may not do: " + c.Message, nil
+		}
+	}
+	return judge.Passed(r.Results), "", nil
 }
 
 var other = regexp.MustCompile(`[^A-Za-z0-9._-]+`)

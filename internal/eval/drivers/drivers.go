@@ -50,7 +50,7 @@ const installTime = 20 * time.Minute
 // presets are the built-in drivers.
 var presets = map[string]eval.Driver{
 	"mini-swe-agent": {
-		Install: `python3 -m venv "$RGPT_DRIVER_HOME/venv" && "$RGPT_DRIVER_HOME/venv/bin/pip" install --quiet mini-swe-agent`,
+		Install: `python3 -m venv "$RGPT_DRIVER_HOME/venv" && "$RGPT_DRIVER_HOME/venv/bin/pip" install --quiet mini-swe-agent==2.4.6`,
 		Command: `export MSWEA_CONFIGURED=true MSWEA_SILENT_STARTUP=1 MSWEA_COST_TRACKING=ignore_errors MSWEA_GLOBAL_CONFIG_DIR="$HOME/mini" LITELLM_LOCAL_MODEL_COST_MAP=True
 "$RGPT_DRIVER_HOME/venv/bin/mini" --yolo --exit-immediately --model "openai/$RGPT_MODEL" --task "$(cat "$RGPT_GOAL_FILE")" --cost-limit 0 --output "$HOME/trajectory.json" </dev/null`,
 		Hosts: []string{"pypi.org", "files.pythonhosted.org"},

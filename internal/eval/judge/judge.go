@@ -35,11 +35,13 @@ const (
 // shownTests is the maximum number of failed tests that a verdict names.
 const shownTests = 10
 
-// Judge runs tests on this host. All fields are required.
+// Judge runs tests on this host.
 type Judge struct {
 	Config  *config.Config // the operator's
 	DataDir string         // has the caches, which a worker may share
 	Log     *slog.Logger
+	// PinnedTests compares the tests of a change with those of its base, as a run does.
+	PinnedTests bool
 }
 
 // Verdict is the outcome of the hidden tests.
@@ -104,6 +106,9 @@ func (j Judge) config(t eval.Task) (*config.Config, error) {
 	v.Baseline, v.PinnedTests, v.ProveNewTests, v.Coverage = "off", "off", "off", "off"
 	v.RequireTests, v.Timeout = false, t.TestTimeout.Or(eval.DefaultTestTimeout)
 	v.Security.Enabled = config.Off
+	if j.PinnedTests {
+		v.PinnedTests = "enforce"
+	}
 	own.Execution.StableRetests = 0
 	if t.Tests.Command != "" {
 		v.Test.Enabled, v.Test.Command, v.Test.Report = config.On, t.Tests.Command, t.Tests.Report

@@ -141,17 +141,15 @@ func (s Solution) plan() contract.Plan {
 // work returns the next calls of an agent: first it reads the files, then it changes them, then it
 // finishes. If its work is not accepted, it corrects the mistake.
 func (s Solution) work(r scripted.Request) []scripted.Call {
-	calls := s.Calls
 	turn, finished := position(r.Messages)
-	if len(s.Wrong) > 0 {
-		switch {
-		case finished || r.Agent == string(contract.AgentRepair):
-			calls = s.Fix
-		case r.Attempt > 1:
-			calls = s.Again
-		default:
-			calls = s.Wrong
-		}
+	calls := s.Wrong
+	switch again := finished || r.Agent == string(contract.AgentRepair); {
+	case again: // without a mistake, there is nothing to correct
+		calls = s.Fix
+	case len(s.Wrong) == 0:
+		calls = s.Calls
+	case r.Attempt > 1:
+		calls = s.Again
 	}
 	batches := slices.Collect(slices.Chunk(calls, commits.TurnCalls))
 	if reads := s.reads(calls); len(reads) > 0 {

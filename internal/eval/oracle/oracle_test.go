@@ -99,6 +99,8 @@ func TestTheOracleReadsThenEditsThenFinishes(t *testing.T) {
 		calls, _ = m.ask("builder", tool.EditFile, turns...)
 		require.Equal(t, []string{want}, calls)
 	}
+	calls, _ = m.ask("repair", tool.EditFile)
+	require.Equal(t, []string{"finish"}, calls, "what is right is not changed again")
 }
 
 func TestANoisyOracleFixesItsMistakeOnceItIsSeen(t *testing.T) {
