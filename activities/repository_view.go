@@ -40,9 +40,7 @@ func (a *Activities) viewRepository(ctx context.Context, run store.Run, start co
 	if err != nil {
 		return out, err
 	}
-	if out.overview, err = a.overview(ctx, run, base, baseFiles); err != nil {
-		return out, err
-	}
+	out.overview = prompt.Layout(baseFiles, prompt.LayoutBytes)
 	if nearby := prompt.Nearby(files, paths, prompt.NearbyBytes); !namesAll(out.overview, nearby) {
 		out.nearby = nearby
 	}
@@ -52,12 +50,6 @@ func (a *Activities) viewRepository(ctx context.Context, run store.Run, start co
 	}
 	out.local, err = a.conventions(ctx, start, files, foldersOf(paths), &left)
 	return out, err
-}
-
-// overview describes the files of a run's base commit for its agents, within the size that a task
-// should have.
-func (a *Activities) overview(_ context.Context, _ store.Run, _ contract.Workspace, files []string) (string, error) {
-	return prompt.Layout(files, prompt.LayoutBytes), nil
 }
 
 // prompt returns the view in the form of a task.

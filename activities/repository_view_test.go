@@ -1,7 +1,6 @@
 package activities_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -22,7 +21,7 @@ func (h *fixture) withFiles(files map[string]string, paths ...string) {
 	settings := h.run.Settings
 	settings.Repo = h.repo
 	var err error
-	h.run, _, err = h.Store.CreateRun(h.t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: settings, Spec: json.RawMessage(h.run.Spec)})
+	h.run, _, err = h.Store.CreateRun(h.t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: settings, Spec: h.run.Spec})
 	require.NoError(h.t, err)
 	h.seq = 0
 	h.run.PlanID, err = h.Store.SavePlan(h.t.Context(), h.run.ID, 0, "planner", contract.Plan{Summary: "s", Steps: []contract.Step{{ID: "step-001", Name: "a", Description: "a", Files: paths}}})

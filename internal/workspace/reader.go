@@ -88,7 +88,7 @@ func (r *mirror) readBlobs(ctx context.Context, ids []string, most int64, f func
 	}()
 	reader := blobReader{to: toGit, from: bufio.NewReaderSize(fromGit, 64<<10)}
 	err := reader.read(ids, most, f)
-	toGit.Close()
+	_ = toGit.Close() // never fails
 	if err != nil {
 		stop()
 		fromGit.CloseWithError(io.ErrClosedPipe)

@@ -71,10 +71,10 @@ func (s *Server) review(ctx context.Context, run, plan int64) (*contract.PlanRev
 		PlanID int64                `json:"plan_id"`
 		Review *contract.PlanReview `json:"review"`
 	}
-	if json.Unmarshal(outputs.Planner, &out) != nil || out.PlanID != plan {
-		return nil, nil //nolint:nilnil // unknown
+	if err := json.Unmarshal(outputs.Planner, &out); err == nil && out.PlanID == plan {
+		return out.Review, nil
 	}
-	return out.Review, nil
+	return nil, nil //nolint:nilnil // unknown
 }
 
 func planQuery(run int64, v url.Values) (q ui.PlanQuery, err error) {

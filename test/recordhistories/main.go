@@ -97,7 +97,9 @@ const deliberate = "deliberate"
 const reads = "reads"
 
 // own reports whether the scenario is one of this folder.
-func (e ending) own() bool { return e.scenario == quick || e.scenario == deliberate || e.scenario == reads }
+func (e ending) own() bool {
+	return e.scenario == quick || e.scenario == deliberate || e.scenario == reads
+}
 
 // unhealed lets a run end with its first failure.
 var unhealed = []string{"--set", "execution.max_retries=0"}

@@ -14,10 +14,11 @@ import (
 const (
 	// pickCommits is the number of commits of a history that a pick considers.
 	pickCommits = 2000
-	// pickFiles and MaxLines limit the size of a picked commit: larger commits are rarely a single
-	// change.
+	// pickFiles is the number of files that a picked commit changes at most.
 	pickFiles = 8
-	MaxLines  = 300
+	// MaxLines is the number of lines that a picked commit changes at most: larger commits are rarely
+	// a single change.
+	MaxLines = 300
 	// pickRefused is the number of unplayable commits after which a pick gives up: the cause is
 	// then the repository.
 	pickRefused = 50

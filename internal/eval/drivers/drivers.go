@@ -221,7 +221,7 @@ func (d *Drivers) install(ctx context.Context, driver eval.Driver, p standalone.
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return "", fmt.Errorf("create the directory of a driver: %w", err)
 	}
-	real, err := filepath.EvalSymlinks(dir)
+	resolved, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", err
 	}
@@ -229,7 +229,7 @@ func (d *Drivers) install(ctx context.Context, driver eval.Driver, p standalone.
 	c.Shell = driver.Install
 	c.Env = maps.Clone(c.Env)
 	c.Env["RGPT_DRIVER_HOME"] = home
-	c.Mounts = append(slices.Clone(c.Mounts), sandbox.Mount{Host: real, Inside: home, Writable: true})
+	c.Mounts = append(slices.Clone(c.Mounts), sandbox.Mount{Host: resolved, Inside: home, Writable: true})
 	c.Limits.Timeout, c.Proxy = installTime, p.Network(driver.Hosts)
 	r, err := p.Sandbox.Run(ctx, c)
 	if err != nil {
@@ -238,7 +238,7 @@ func (d *Drivers) install(ctx context.Context, driver eval.Driver, p standalone.
 	if r.ExitCode != 0 || r.TimedOut {
 		return "", fault.New(contract.ClassConfig, contract.CodeCheckFailed, "the driver could not be installed (%s): %s", endedAs(r), tail(r))
 	}
-	return real, os.WriteFile(marker, nil, 0o600)
+	return resolved, os.WriteFile(marker, nil, 0o600)
 }
 
 // serve is the only network access of an agent: its model.

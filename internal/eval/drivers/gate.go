@@ -156,7 +156,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func problem(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": text, "type": "invalid_request_error"}})
+	_ = json.NewEncoder(w).Encode(map[string]map[string]string{"error": {"message": text, "type": "invalid_request_error"}})
 }
 
 // prepare sets the model of a request, and makes a stream report its usage.
