@@ -93,8 +93,8 @@ func TestDefinitionsOfEachLanguageAreFound(t *testing.T) {
 		},
 		{
 			path: "a.cs", pkg: "N.M", imports: []string{"System.Text"},
-			text:    "using System.Text;\nnamespace N.M\n{\n  [Attr]\n  public class A<T> : B where T : C\n  {\n    public int X { get; set; }\n    const string S = @\"a\"\"{\";\n    public async Task<T> Run<U>(int a) => null;\n    private void Hid() { }\n  }\n}\n",
-			symbols: []string{"module N.M + 2-12", "class A + 5-11", "field A.X + 7-7", "constant A.S 8-8", "method A.Run + 9-9", "method A.Hid 10-10"},
+			text:    "\xef\xbb\xbf#region X\nusing System.Text;\nnamespace N.M\n{\n  [Attr]\n  public class A<T> : B where T : C\n  {\n    public int X { get; set; }\n    const string S = @\"a\"\"{\";\n    public async Task<T> Run<U>(int a) => null;\n    private void Hid() { }\n  }\n}\n",
+			symbols: []string{"module N.M + 3-13", "class A + 6-12", "field A.X + 8-8", "constant A.S 9-9", "method A.Run + 10-10", "method A.Hid 11-11"},
 		},
 		{
 			path: "a.php", pkg: `A\B`, imports: []string{`C\D`},

@@ -98,8 +98,14 @@ func identTables() (start, part, space [256]bool) {
 	return start, part, space
 }
 
+// byteOrderMark starts many files that were written on Windows.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
 func lex(s *syntax, src []byte, buffer []token) *lexer {
 	l := &lexer{syntax: s, src: src, line: 1, tokens: buffer[:0], fresh: true}
+	if bytes.HasPrefix(src, byteOrderMark) {
+		l.pos = len(byteOrderMark)
+	}
 	if bytes.HasPrefix(src, []byte("#!")) {
 		l.comment(0, l.lineEnd())
 	}
