@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -78,6 +79,9 @@ type Options struct {
 	Retry         bool  // repeat the results that say nothing about their variant
 	By            string
 }
+
+// errInterrupted is the error of an evaluation that was interrupted.
+var errInterrupted = errors.New("it was interrupted")
 
 // ErrBudget is the error of an evaluation whose budget was used up before its end.
 var ErrBudget = errors.New("the budget of the evaluation is used up")
@@ -191,24 +195,29 @@ func pairs(tasks []eval.Task, variants []eval.Variant) []evals.Pair {
 
 // runAll makes results, some at the same time. Once the budget is used up, it starts no more.
 func (e *evaluation) runAll(ctx context.Context, left []evals.Result) error {
-	group, ctx := errgroup.WithContext(ctx)
+	var over atomic.Bool
+	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(e.parallel)
 	for _, r := range left {
-		if ctx.Err() != nil {
+		if within.Err() != nil || over.Load() {
 			break
 		}
 		group.Go(func() error {
 			share, ok := e.budget.reserve()
 			if !ok {
-				return ErrBudget
+				over.Store(true) // those in progress go on
+				return nil
 			}
-			spent, err := e.run(ctx, r, share)
+			spent, err := e.run(within, r, share)
 			e.budget.release(share, spent)
 			return err
 		})
 	}
 	err := group.Wait()
-	if errors.Is(err, ErrBudget) {
+	switch {
+	case ctx.Err() != nil:
+		return errInterrupted
+	case err == nil && over.Load():
 		return ErrBudget
 	}
 	return err
