@@ -20,11 +20,11 @@ import (
 
 func newBrain(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "brain", Short: "Index repositories and show the index",
+		Use: "brain", Short: "Index and search repositories",
 		Long: `The brain knows the code of repositories: definitions, words, imports. Runs index what they need;
 rgpt brain index does it in advance. docs/BRAIN.md describes what is indexed.`,
 	}
-	cmd.AddCommand(newBrainIndex(a), newBrainStats(a))
+	cmd.AddCommand(newBrainIndex(a), newBrainSearch(a), newBrainMap(a), newBrainStats(a))
 	return cmd
 }
 

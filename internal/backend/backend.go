@@ -76,6 +76,8 @@ type Backend interface {
 	RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error)
 	// IndexRepository indexes a commit of a repository. Only a local installation reports progress.
 	IndexRepository(ctx context.Context, repo, rev string, progress func(brain.Progress)) (control.Indexed, error)
+	BrainSearch(ctx context.Context, q control.BrainQuery) (brain.Answer, error)
+	BrainMap(ctx context.Context, repo, rev, goal string, tokens int) (string, error)
 	BrainStats(ctx context.Context) (brain.Stats, error)
 	FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error)
 	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	_ "embed"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -19,8 +20,11 @@ func askBrain() Tool {
 }
 
 func queryBrain(ctx context.Context, env Env, p askBrainParams) (Result, error) {
+	if strings.TrimSpace(p.Query) == "" {
+		return failed(contract.CodeInvalidOutput, "The query is blank. Say in words what to find."), nil
+	}
 	if env.Brain == nil {
-		return failed(contract.CodeForbidden, "This repository has no index here. Use search and list_files instead."), nil
+		return failed("", "This repository has no index here. Use search and list_files instead."), nil
 	}
 	text, err := env.Brain(ctx, p.Query)
 	if err != nil {

@@ -66,6 +66,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.pipelineOperations(api)
 	s.environmentOperations(api)
 	s.brainOperations(api)
+	s.brainSearchOperations(api)
 	s.retentionOperations(api)
 	s.flakyOperations(api)
 	s.evalOperations(api)

@@ -166,10 +166,13 @@ func (p *prepared) link() {
 	}
 }
 
+// pastCommits is the number of past commits that a search knows, as the setting brain.history has it.
+const pastCommits = 5_000
+
 // view gives a commit its past.
 func (p *prepared) view(c *commit) {
 	seen := make(map[string]bool, len(c.Past))
-	for _, n := range c.Past {
+	for _, n := range c.Past[:min(len(c.Past), pastCommits)] {
 		seen[p.Log[n].ID] = true
 	}
 	c.past = p.past.View(func(id string) bool { return seen[id] })

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/backend"
+	"github.com/rocketgpt/orchestrator/internal/control"
+)
+
+func newBrainSearch(a *app) *cobra.Command {
+	var q control.BrainQuery
+	cmd := &cobra.Command{
+		Use: "search QUERY", Short: "Find the files of a repository that matter for a question",
+		Long: `The query can be words, names of functions or files, an error message or a stack trace. The result
+shows the best parts of the best files with line numbers. What is not indexed yet is indexed first.`,
+		Example: `  rgpt brain search "where is the retry delay computed"
+  rgpt brain search ParseArgs --path "src/**" --explain
+  rgpt brain search "timeout of requests" --repo https://github.com/acme/shop --json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Text = strings.Join(args, " ")
+			return a.withEnvironments(cmd.Context(), q.Repo, func(h backend.Backend) error {
+				answer, err := h.BrainSearch(cmd.Context(), q)
+				switch {
+				case err != nil:
+					return err
+				case a.json:
+					a.printJSON(answer)
+				case len(answer.Files) == 0:
+					fmt.Fprintln(a.out, "Nothing was found. Use other words.")
+				default:
+					fmt.Fprint(a.out, answer.Text)
+				}
+				return nil
+			})
+		},
+	}
+	brainFlags(cmd, &q.Repo, &q.Rev, &q.Tokens)
+	cmd.Flags().StringVar(&q.Paths, "path", "", "only paths that match this glob, such as \"src/**/*.ts\"")
+	cmd.Flags().StringVar(&q.Lang, "lang", "", "only this language, such as go or typescript")
+	cmd.Flags().IntVar(&q.Limit, "limit", 10, "maximum number of files")
+	cmd.Flags().BoolVar(&q.Explain, "explain", false, "say why each file was found")
+	return cmd
+}
+
+func newBrainMap(a *app) *cobra.Command {
+	var repo, rev, goal string
+	var tokens int
+	cmd := &cobra.Command{
+		Use: "map", Short: "Describe a repository within a number of tokens",
+		Long: `The map starts with the files that matter most, with the signatures of what they define, and ends
+with all directories. With a goal, the files that matter for it come first.`,
+		Example: `  rgpt brain map
+  rgpt brain map --goal "retry failed uploads" --tokens 8000`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withEnvironments(cmd.Context(), repo, func(h backend.Backend) error {
+				text, err := h.BrainMap(cmd.Context(), repo, rev, goal, tokens)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(apitypes.BrainMap{Text: text})
+				} else {
+					fmt.Fprint(a.out, text)
+				}
+				return nil
+			})
+		},
+	}
+	brainFlags(cmd, &repo, &rev, &tokens)
+	cmd.Flags().StringVar(&goal, "goal", "", "what the map is for")
+	return cmd
+}
+
+func brainFlags(cmd *cobra.Command, repo, rev *string, tokens *int) {
+	cmd.Flags().StringVar(repo, "repo", ".", "repository: a directory or a URL")
+	cmd.Flags().StringVar(rev, "rev", "", "branch, tag or commit (default: the checked-out commit, or the default branch)")
+	cmd.Flags().IntVar(tokens, "tokens", 4000, "size of the text")
+}
