@@ -51,11 +51,11 @@ func TestAQuestionFindsTheFileThatItIsAbout(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"retry policy ignores the maximum of attempts": "http/retry.go",
-		"maxAttempts":                         "http/retry.go",
-		"`find_by_email` does not find users": "store/user_store.go",
-		"UserStore is slow":                   "store/user_store.go",
-		"settings are not loaded":             "config/load.go",
-		"fix http/server.go":                  "http/server.go",
+		"maxAttempts":                     "http/retry.go",
+		"`find_by_email` returns nothing": "store/user_store.go",
+		"UserStore is slow":               "store/user_store.go",
+		"settings are not loaded":         "config/load.go",
+		"fix http/server.go":              "http/server.go",
 		"panic: nil\n\t/home/ci/build/project/internal/queue/fifo.go:3": "internal/queue/fifo.go",
 		"see server.go":              "http/server.go",
 		"wrong in store.order_store": "store/order_store.go",
