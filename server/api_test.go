@@ -94,6 +94,7 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	cleanup, err := retain.New(b.Store).Begin(t.Context(), retention.OriginPerson, "ann", retention.Policy{})
 	require.NoError(t, err)
 	require.Equal(t, id, fmt.Sprint(cleanup), "one id is known everywhere")
+	require.Equal(t, id, fmt.Sprint(b.evaluate(t, "a set")), "one id is known everywhere")
 	for path, methods := range b.document(t).Paths {
 		for method, op := range methods {
 			method = strings.ToUpper(method)

@@ -228,7 +228,7 @@ Exit codes: 0 all results exist, 1 the evaluation could not be completed, 3 inte
 	f.IntVar(&r.options.Parallel, "parallel", runner.DefaultParallel, "number of tasks in progress at the same time")
 	f.StringSliceVar(&r.only, "only", nil, "only these tasks, by ID")
 	f.BoolVar(&r.options.Again, "new", false, "start a new evaluation instead of continuing an unfinished one")
-	f.BoolVar(&r.options.Retry, "retry", false, "repeat results that say nothing about their variant: a failed setup or an error")
+	f.BoolVar(&r.options.Retry, "retry", false, "repeat results that do not count: a failed setup or an error")
 	return cmd
 }
 

@@ -24,7 +24,7 @@ func newEvalReport(a *app) *cobra.Command {
 		Long: `Shows the rate of solved tasks of each variant with its 95 % confidence interval, medians of cost,
 tokens, turns and time, and a table of all tasks. Each later variant is compared with the first one,
 task by task. --compare chooses two variants instead; a variant of another evaluation is EVAL:NAME.
-Results that say nothing about a variant, such as a repository that cannot be set up, do not count.`,
+Results that do not depend on the variant, such as a repository that cannot be set up, do not count.`,
 		Example: `  rgpt eval report 3
   rgpt eval report 3 --compare old,new
   rgpt eval report 4 --compare 3:configured,4:configured --json`,

@@ -71,7 +71,7 @@ func (p *provider) config(t *testing.T) *config.Config {
 	require.NoError(t, os.WriteFile(file, []byte(key), 0o600))
 	cfg := config.Default()
 	cfg.Models.Providers = map[string]config.Provider{
-		"own": {Kind: string(model.KindCompatible), BaseURL: p.url, APIKeyFile: file}, "claude": {Kind: string(model.KindAnthropic)},
+		"own": {Kind: string(model.KindCompatible), BaseURL: p.url, APIKeyFile: file, MaxConcurrent: 4}, "claude": {Kind: string(model.KindAnthropic), MaxConcurrent: 4},
 	}
 	return cfg
 }

@@ -68,7 +68,7 @@ func (j Judge) Judge(ctx context.Context, t eval.Task, repo, commit string) (Ver
 }
 
 // Run runs the tests of a task on a commit of a repository. The settings are those of its base,
-// so a change cannot influence its own verdict.
+// so a change cannot choose its own rules.
 func (j Judge) Run(ctx context.Context, t eval.Task, repo, commit string) (standalone.Report, error) {
 	cfg, err := j.config(t)
 	if err != nil {

@@ -144,7 +144,7 @@ func (s Solution) work(r scripted.Request) []scripted.Call {
 	turn, finished := position(r.Messages)
 	calls := s.Wrong
 	switch again := finished || r.Agent == string(contract.AgentRepair); {
-	case again: // without a mistake, there is nothing to correct
+	case again: // without a mistake, nothing has to be corrected
 		calls = s.Fix
 	case len(s.Wrong) == 0:
 		calls = s.Calls

@@ -44,7 +44,7 @@ type Variant struct {
 	Finished int    `json:"finished"`
 	Solved   int    `json:"solved"`
 	Healed   int    `json:"healed" doc:"solved with at least one heal"`
-	// Invalid are results that say nothing about the variant, such as a repository that cannot be
+	// Invalid are results that do not depend on the variant, such as a repository that cannot be
 	// set up. They count neither as solved nor as unsolved.
 	Invalid int            `json:"invalid" doc:"finished, but not judged for a reason outside the variant; not counted in the rate"`
 	Rate    Interval       `json:"rate" doc:"solved of those that were judged, with Wilson's interval"`
@@ -58,14 +58,14 @@ type Variant struct {
 	Reasons map[string]int `json:"reasons,omitempty" doc:"why tasks are not solved, and how many"`
 }
 
-// Reasons of results that say nothing about the variant.
+// Reasons of results that do not depend on the variant.
 const (
 	ReasonEnvironment = "environment" // the repository cannot be set up, or its tests cannot run
 	ReasonError       = "error"       // the product or the machine failed
 	ReasonBudget      = "eval_budget" // the budget of the evaluation was used up
 )
 
-// Invalid reports whether a finished result is without meaning for its variant.
+// Invalid reports whether a finished result does not count, because it does not depend on its variant.
 func Invalid(r evals.Result) bool {
 	return !r.Solved && (r.Reason == ReasonEnvironment || r.Reason == ReasonError || r.Reason == ReasonBudget)
 }

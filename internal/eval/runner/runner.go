@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,7 +28,7 @@ const DefaultParallel = 1
 
 // Reasons of results that are not solved, besides those of the hidden tests.
 const (
-	ReasonNotReleased = "not_released" // the run failed or changed nothing: the tests were not run
+	ReasonNotReleased = "not_released" // the run failed or changed nothing, so no change can be judged
 	ReasonTimeout     = "timeout"      // it did not end in time
 	ReasonUnplayable  = "unplayable"   // the oracle cannot make the solution with an agent's tools
 )
@@ -76,12 +75,9 @@ type Options struct {
 	Parallel      int   // tasks in progress at the same time; 0: DefaultParallel
 	MaxCostMicros int64 // of the whole evaluation; 0: no limit
 	Again         bool  // start a new evaluation even if one can be continued
-	Retry         bool  // repeat the results that say nothing about their variant
+	Retry         bool  // repeat the results that do not count; see report.Invalid
 	By            string
 }
-
-// errInterrupted is the error of an evaluation that was interrupted.
-var errInterrupted = errors.New("it was interrupted")
 
 // ErrBudget is the error of an evaluation whose budget was used up before its end.
 var ErrBudget = errors.New("the budget of the evaluation is used up")
@@ -195,29 +191,24 @@ func pairs(tasks []eval.Task, variants []eval.Variant) []evals.Pair {
 
 // runAll makes results, some at the same time. Once the budget is used up, it starts no more.
 func (e *evaluation) runAll(ctx context.Context, left []evals.Result) error {
-	var over atomic.Bool
-	group, within := errgroup.WithContext(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(e.parallel)
 	for _, r := range left {
-		if within.Err() != nil || over.Load() {
+		if ctx.Err() != nil {
 			break
 		}
 		group.Go(func() error {
 			share, ok := e.budget.reserve()
 			if !ok {
-				over.Store(true) // those in progress go on
-				return nil
+				return ErrBudget
 			}
-			spent, err := e.run(within, r, share)
+			spent, err := e.run(ctx, r, share)
 			e.budget.release(share, spent)
 			return err
 		})
 	}
 	err := group.Wait()
-	switch {
-	case ctx.Err() != nil:
-		return errInterrupted
-	case err == nil && over.Load():
+	if errors.Is(err, ErrBudget) {
 		return ErrBudget
 	}
 	return err
