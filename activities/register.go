@@ -106,6 +106,7 @@ func Roles() []Role {
 			register(r, contract.ActivityTool, a.CallTool)
 			register(r, contract.ActivityIntegrate, a.Integrate)
 			register(r, contract.ActivityCleanUp, a.CleanUp)
+			register(r, contract.ActivityTestPlan, a.PlanTests)
 		}},
 		{"tester", contract.QueueTester, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityEnvironment, a.Environment)
@@ -124,6 +125,7 @@ func Roles() []Role {
 			register(r, contract.ActivityWorkers, a.Workers)
 			register(r, contract.ActivityJudge, a.Judge)
 			register(r, contract.ActivityCreateDefaults, a.CreateDefaults)
+			register(r, contract.ActivityTestPlan, a.PlanTests)
 		}},
 		{"releaser", contract.QueueReleaser, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityProtected, a.Protected)

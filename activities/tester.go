@@ -78,6 +78,11 @@ func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput,
 		return contract.TestPlanResult{Cold: plan.TooMany}, err
 	}
 	out := contract.TestPlanResult{Stages: plan.Stages}
+	if in.Execution.Step == "" {
+		if err := a.reuseChecks(ctx, in, run, &out); err != nil {
+			return contract.TestPlanResult{}, err
+		}
+	}
 	if out.Quarantined, err = a.useQuarantine(ctx, in.Execution, plan.Quarantine); err != nil {
 		return contract.TestPlanResult{}, err
 	}
@@ -85,7 +90,7 @@ func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput,
 		for _, f := range p.Findings {
 			telemetry.CountFinding(f.Severity, f.Category)
 		}
-		out.Done = []contract.CheckResult{p.Result}
+		out.Done = append(out.Done, p.Result)
 		err = a.Store.SaveCheck(ctx, in.Execution, p.Result.Check.ID, p.Result, nil, p.Findings, "")
 	}
 	return out, err
@@ -118,6 +123,10 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 		return a.prove(ctx, in)
 	case in.Baseline != "":
 		return a.verifyBaseline(ctx, in)
+	case in.Execution.Step != "":
+		if known, found, err := a.verified(ctx, in); found || err != nil {
+			return known, err
+		}
 	}
 	c, err := a.check(ctx, in)
 	if err != nil {
@@ -126,6 +135,9 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	cases := c.outcome.Cases
 	if err := a.compare(ctx, in, &c); err != nil {
 		return contract.CheckResult{}, err
+	}
+	if in.Execution.Step != "" {
+		c.result.Tree = in.Workspace.Tree
 	}
 	for _, f := range c.outcome.Findings {
 		telemetry.CountFinding(f.Severity, f.Category)
@@ -201,10 +213,7 @@ func (a *Activities) task(run store.Run, spec setup.RunSpec, in contract.VerifyI
 
 // keepFiles stores the log of a check and the files that it produced.
 func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, f tester.Files) (keptFiles, error) {
-	prefix := fmt.Sprintf("tester/%d/%s/", in.Execution.Attempt, in.Check.ID)
-	if in.Baseline != "" {
-		prefix = contract.StepBaseline + "/" + in.Check.ID + "/"
-	}
+	prefix := checkPrefix(in)
 	log, err := a.Artifacts.Put(ctx, f.Log)
 	if err != nil {
 		return keptFiles{}, err

@@ -37,7 +37,12 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 		return contract.ToolOutcome{}, err
 	}
 	started := time.Now()
-	result, after, err := a.carryOut(ctx, in, call)
+	result, after := tool.Result{}, in.Workspace
+	if len(in.Failed) > 0 && call.Name == tool.Finish {
+		result, err = a.refuseToFinish(ctx, in)
+	} else {
+		result, after, err = a.carryOut(ctx, in, call)
+	}
 	if err != nil {
 		return contract.ToolOutcome{}, err
 	}

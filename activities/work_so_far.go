@@ -111,11 +111,8 @@ func (a *Activities) logsOf(ctx context.Context, e store.Execution) ([]prompt.Ch
 		if c.Result.OK || c.LogDigest == "" || len(out) == maxShownChecks {
 			continue
 		}
-		at := slices.IndexFunc(all, func(f contract.Artifact) bool {
-			return f.ExecutionID == e.ID && f.Type == contract.ArtifactLog && f.Digest == c.LogDigest && f.Missing() == ""
-		})
-		if at >= 0 {
-			out = append(out, prompt.Check{Name: c.Result.Check.Name, Command: fmt.Sprintf("%s {%q: %q}", tool.ReadOutput, "id", all[at].Name)})
+		if name := logName(all, e.ID, c.LogDigest); name != "" {
+			out = append(out, prompt.Check{Name: c.Result.Check.Name, Command: fmt.Sprintf("%s {%q: %q}", tool.ReadOutput, "id", name)})
 		}
 	}
 	return out, nil

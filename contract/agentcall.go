@@ -101,6 +101,9 @@ type LoopSettings struct {
 	SetupTimeout   time.Duration `json:"setup_timeout,omitempty"`  // of an environment that a command must wait for
 	Agents         AgentLimits   `json:"agents"`
 	Fallbacks      []ModelChoice `json:"fallbacks,omitempty"` // models to use while the agent's is out, in order
+	// FinishRefusals is how often failed checks go back to the agent when it wants to finish. 0: they
+	// are not run then, as in all loops that began before there was this setting.
+	FinishRefusals int `json:"finish_refusals,omitempty"`
 }
 
 // LoopState is the state that an agent loop keeps from turn to turn.
@@ -119,6 +122,10 @@ type LoopState struct {
 	DirectivesSeq int64          `json:"orders,omitempty"` // Seq of the last ones applied
 	Paused        bool           `json:"paused,omitempty"`
 	Started       time.Time      `json:"started"`
+	// Refused is how often failed checks have gone back to the agent, and RefusedTree the files that
+	// failed last.
+	Refused     int    `json:"refused,omitempty"`
+	RefusedTree string `json:"refused_tree,omitempty"`
 }
 
 // StepResult is the result of a step's workflow. A failed step is a result with a failure, not an
@@ -249,13 +256,16 @@ type ToolCallRef struct {
 
 // ToolInput is the input for one tool call.
 type ToolInput struct {
-	LocalOnly bool          `json:"quick,omitempty"` // return Cold instead of fetching the repository
-	Execution ExecutionRef  `json:"execution"`
-	Turn      int           `json:"turn"`
-	Index     int           `json:"index"`
-	Workspace Workspace     `json:"workspace"`
-	From      Workspace     `json:"from,omitzero"` // where the agent began, slim
-	Timeout   time.Duration `json:"timeout"`
+	LocalOnly bool         `json:"quick,omitempty"` // return Cold instead of fetching the repository
+	Execution ExecutionRef `json:"execution"`
+	Turn      int          `json:"turn"`
+	Index     int          `json:"index"`
+	Workspace Workspace    `json:"workspace"`
+	From      Workspace    `json:"from,omitzero"` // where the agent began, slim
+	// Failed are the checks of the execution that failed, for a call to finish: it is refused, and
+	// they are its result.
+	Failed  []string      `json:"failed,omitempty"`
+	Timeout time.Duration `json:"timeout"`
 }
 
 // ToolOutcome is the outcome of a tool call. Its output for the model is stored in the transcript.
@@ -387,6 +397,9 @@ type CheckResult struct {
 	Warning string `json:"warning,omitempty"`
 	// Coverage reports which lines its tests executed; nil if that is unknown.
 	Coverage *Coverage `json:"coverage,omitempty"`
+	// Tree identifies the files that it judged, if it ran for an agent and may also count for the
+	// tester.
+	Tree string `json:"tree,omitempty"`
 }
 
 // Counts reports whether the tests of a check are counted. The tests of a passed re-test have

@@ -226,14 +226,17 @@ type Settings struct {
 	ApproveRelease   bool                  `json:"approve_release,omitempty"`
 	ApprovalWait     time.Duration         `json:"approval_wait"` // no answer in time means no
 	PlanGiven        bool                  `json:"plan_given,omitempty"`
-	CommandTimeout   time.Duration         `json:"command_timeout"`        // longest command that an agent may run
-	VerifyTimeout    time.Duration         `json:"verify_timeout"`         // longest check of the verification
-	ModelTimeout     time.Duration         `json:"model_timeout"`          // longest single model call
-	Fork             *Fork                 `json:"fork,omitempty"`         // of an old run
-	Planner          *PlannerSettings      `json:"planner,omitempty"`      // nil: the planner makes its plan in one turn, without tools
-	PlanBy           string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
-	Environment      *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs
-	Deliberation     *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, for example if the planner finds the goal too complex
+	CommandTimeout   time.Duration         `json:"command_timeout"` // longest command that an agent may run
+	VerifyTimeout    time.Duration         `json:"verify_timeout"`  // longest check of the verification
+	// FinishRefusals is how often failed checks go back to an agent that wants to finish; 0: they are
+	// not run before it finishes.
+	FinishRefusals int                   `json:"finish_refusals,omitempty"`
+	ModelTimeout   time.Duration         `json:"model_timeout"`          // longest single model call
+	Fork           *Fork                 `json:"fork,omitempty"`         // of an old run
+	Planner        *PlannerSettings      `json:"planner,omitempty"`      // nil: the planner makes its plan in one turn, without tools
+	PlanBy         string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
+	Environment    *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs
+	Deliberation   *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, for example if the planner finds the goal too complex
 }
 
 // ResponseCache is how a run uses the responses to identical requests of earlier runs of its project.

@@ -32,6 +32,7 @@ type runFixture struct {
 	answers     map[string][]contract.ThinkResult
 	thinks      map[string]int
 	tools       int
+	finished    [][]string // failed checks of each call to finish
 	checks      [][]contract.Check
 	red         bool
 	left        map[string]int // how often an activity still fails; absent: always
@@ -147,7 +148,9 @@ func (w *runFixture) registerTestAndRelease() {
 			defer w.mu.Unlock()
 			result := w.onVerify(in)
 			result.Check = in.Check
-			w.verified = append(w.verified, result)
+			if in.Execution.Step == "" { // else it is an agent's own
+				w.verified = append(w.verified, result)
+			}
 			return result, nil
 		}
 		if w.redUntil != "" {
@@ -342,6 +345,10 @@ func (w *runFixture) tool(_ context.Context, in contract.ToolInput) (contract.To
 		return contract.ToolOutcome{}, fault.ToTemporal(w.slow, 1)
 	}
 	w.tools++
+	if answers := w.answers[in.Execution.Step]; in.Turn <= len(answers) && answers[in.Turn-1].Calls[in.Index].Tool == "finish" {
+		w.finished = append(w.finished, in.Failed)
+		return contract.ToolOutcome{Workspace: in.Workspace, OK: len(in.Failed) == 0, Fingerprint: fmt.Sprint(in.Execution.Step, in.Turn, in.Index)}, nil
+	}
 	out := contract.ToolOutcome{Workspace: in.Workspace, OK: true, Fingerprint: fmt.Sprint(in.Execution.Step, in.Turn, in.Index)}
 	switch {
 	case w.escapes[in.Execution.Step] > 0:

@@ -53,6 +53,11 @@ type StepLimits struct {
 	Time       time.Duration `yaml:"time" validate:"min=0" doc:"Maximum wall-clock time of one step. 0: no limit."`
 	LoopLimit  int           `yaml:"loop_limit" validate:"min=0,max=1000" doc:"Number of identical tool calls with identical results after which the agent is asked to stop repeating itself. 0: no limit."`
 	ErrorLimit int           `yaml:"error_limit" validate:"min=0,max=1000" doc:"Number of consecutive unusable model responses after which the step fails. 0: no limit."`
+
+	CompactAt float64 `yaml:"compact_at" repo:"yes" validate:"min=0,max=0.95" doc:"Part of a model's context window that a conversation may fill before its older tool results are replaced by references, and later by a summary. Agents can read all of it again. 0: never; a conversation that becomes too long is healed. Has no effect on models whose context window is not in the catalogue."`
+
+	FinishChecks   bool `yaml:"finish_checks" repo:"yes" doc:"Run the project's checks before an agent may finish the work whose result will be tested next: the last step of a plan, or a repair. What fails, and did not fail before the change, goes back to the agent. The tester does not repeat these checks for the same files."`
+	FinishRefusals int  `yaml:"finish_refusals" repo:"lower" validate:"min=1,max=10" doc:"Maximum number of times that failed checks go back to an agent that wants to finish. After that, the tester decides."`
 }
 
 // RunLimits restrict a whole run. 0 means no limit.

@@ -408,6 +408,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,
 		},
 		Planner:          planner(e.Planner),
+		FinishRefusals:   finishRefusals(e.Step),
 		Agents:           contract.AgentLimits{Errors: e.Agent.Errors, Repeats: e.Agent.Repeats, Violations: e.Agent.Violations},
 		RunBudget:        runBudget(cfg),
 		StableRetests:    e.StableRetests,
@@ -428,6 +429,14 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 	}
 	settings.Environment, spec.Environment = environmentOf(cfg)
 	return settings, spec
+}
+
+// finishRefusals returns how often failed checks go back to an agent that wants to finish.
+func finishRefusals(s config.StepLimits) int {
+	if !s.FinishChecks {
+		return 0
+	}
+	return s.FinishRefusals
 }
 
 // Fallbacks returns the models that self-heal may switch to, in order.

@@ -42,7 +42,7 @@ execution:
   approve_plan: true
   approve_release: true
   planner: {turns: 21, tokens: 2201, cost_usd: 2.3, critique: "on", question_deadline: 24m}
-  step: {turns: 11, tokens: 1201, cost_usd: 1.3, time: 14m, loop_limit: 15, error_limit: 16}
+  step: {turns: 11, tokens: 1201, cost_usd: 1.3, time: 14m, loop_limit: 15, error_limit: 16, finish_refusals: 3}
   agent: {errors: 17, repeats: 18, violations: 19}
   run: {tokens: 2101, cost_usd: 2.2, time: 23h}
   approval: {wait: 31m}
@@ -139,7 +139,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		ApprovePlan: true, ApproveRelease: true, ApprovalWait: 31 * time.Minute,
 		Fallbacks:        []contract.ModelChoice{{Provider: "other", Model: "spare", Temperature: warm(0.4), Effort: contract.EffortMedium}},
 		InterventionWait: 32 * time.Minute, QuotaWait: 33 * time.Minute,
-		CommandTimeout: 61 * time.Second, VerifyTimeout: 62 * time.Second, ModelTimeout: 71 * time.Second,
+		FinishRefusals: 3, CommandTimeout: 61 * time.Second, VerifyTimeout: 62 * time.Second, ModelTimeout: 71 * time.Second,
 		Environment: &contract.EnvironmentSettings{Timeout: 91 * time.Second, Baseline: true, AskIfRed: true, AgentTurns: 19},
 		PlanBy:      contract.PlanByDeliberation,
 		Deliberation: &contract.DeliberationSettings{

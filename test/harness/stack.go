@@ -96,6 +96,8 @@ func New(tb testing.TB, o Options) *Stack {
 	}
 	s.canary = digestOf(tb, filepath.Join(dir, "canary"))
 	s.env = append(cleanEnv(), "OPENAI_API_KEY="+s.Secret, "RGPT_CONFIG_BASE="+filepath.Join(s.Work, ".keep"), "XDG_CONFIG_HOME="+filepath.Join(dir, "home"))
+	// A scenario fixes the turns of its agents, so a failed check must not add one.
+	s.env = append(s.env, "RGPT_EXECUTION_STEP_FINISH_CHECKS=false")
 	s.env = append(s.env, o.Env...)
 	return s
 }

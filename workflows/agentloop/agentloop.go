@@ -185,8 +185,15 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		return true, nil
 	}
 	l.BadAnswers = 0
-	if failure := l.callTools(ctx, think.Calls); failure != nil {
+	calls, last := think.Calls, []contract.ToolCallRef(nil)
+	if think.Finish && think.Blocked == "" && l.in.Settings.FinishRefusals > 0 {
+		calls, last = finishApart(calls)
+	}
+	if failure := l.callTools(ctx, calls); failure != nil {
 		return false, failure
+	}
+	if len(last) > 0 {
+		return l.tryToFinish(ctx, last)
 	}
 	if think.Blocked != "" {
 		return false, &fault.New(contract.ClassConfig, contract.CodeBlocked, "the agent of step %s cannot continue: %s", l.in.Step, think.Blocked).Failure
@@ -316,9 +323,10 @@ func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef
 
 // callTool carries out one tool call. Short ones are local activities; long ones, and
 // calls with a repository that is not on this host yet, are ordinary activities.
-func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef) workflow.Future {
+func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef, failed ...string) workflow.Future {
 	args := contract.ToolInput{
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout,
+		Failed: failed,
 	}
 	ordinary := func() workflow.Future {
 		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+options.SaveTime, contract.ActivityTool, args)

@@ -106,9 +106,14 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	// Changes that need no merge are applied here at no cost; the step merges the rest.
 	start, rest := contract.FastForward(r.in.Settings.Repo.Workspace(), needs)
 	model, told := r.Models[contract.AgentBuilder], r.Revision
+	settings := r.loopSettings()
+	if len(r.Plan.Requires(step.ID))+1 < len(g.order) {
+		// Its result is not what will be tested: what is missing may be the work of another step.
+		settings.FinishRefusals = 0
+	}
 	child := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, PlanID: r.PlanID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
-		Workspace: start, Needs: rest, Model: model, Settings: r.loopSettings(), Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
+		Workspace: start, Needs: rest, Model: model, Settings: settings, Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
 		Conversation: r.forkedConversation(step.ID), Resume: r.Heals.TakeResume(step.ID), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
 	})
 	g.running++

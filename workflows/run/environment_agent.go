@@ -23,7 +23,7 @@ type environmentAgent struct {
 func (r *run) askEnvironmentAgent(ctx workflow.Context, agent *environmentAgent, p *setupProblem) (bool, *contract.Failure) {
 	agent.tries--
 	settings := r.loopSettings()
-	settings.Budget.Turns = r.in.Settings.Environment.AgentTurns
+	settings.Budget.Turns, settings.FinishRefusals = r.in.Settings.Environment.AgentTurns, 0
 	var result contract.StepResult
 	err := workflow.ExecuteChildWorkflow(
 		options.Child(ctx, contract.StepWorkflowID(r.in.RunID, contract.StepEnvironment), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{

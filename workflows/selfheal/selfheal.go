@@ -374,10 +374,14 @@ func (h *heal) runRepairAgent(ctx workflow.Context) (contract.StepResult, error)
 	if h.instructions.Model.Model != "" {
 		model = h.instructions.Model
 	}
+	settings := h.in.Settings
+	if h.in.Phase != contract.PhaseTester {
+		settings.FinishRefusals = 0 // the result of a step is tested together with others
+	}
 	child := workflow.ExecuteChildWorkflow(
 		options.Child(ctx, contract.RepairWorkflowID(h.in.RunID, h.in.Number), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
 			RunID: h.in.RunID, Step: contract.StepRepair, PlanID: h.in.PlanID, Agent: contract.AgentRepair, Phase: h.in.Phase,
-			Workspace: h.in.Workspace, Model: model, Settings: h.in.Settings, Lessons: contract.Lessons{Generation: h.in.Generation},
+			Workspace: h.in.Workspace, Model: model, Settings: settings, Lessons: contract.Lessons{Generation: h.in.Generation},
 			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause, Check: h.in.Check},
 		})
 	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {

@@ -1,0 +1,121 @@
+package agentloop
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+)
+
+// The checks of an agent that wants to finish need no version of the workflow: LoopSettings, which
+// are frozen when a loop starts, say whether they run. A loop that began without them has none.
+
+// finishTool is the name of the tool with which an agent finishes.
+const finishTool = "finish"
+
+// finishApart separates the calls that finish from the others.
+func finishApart(calls []contract.ToolCallRef) (others, last []contract.ToolCallRef) {
+	for _, c := range calls {
+		if c.Tool == finishTool {
+			last = append(last, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return others, last
+}
+
+// tryToFinish runs the checks that the agent's work must pass. If one fails, the calls that finish
+// are refused, and there is more to do. The same files are refused only once: an agent that changes
+// nothing insists, and the tester decides. Only work that will be tested as it is has such checks.
+func (l *loop) tryToFinish(ctx workflow.Context, last []contract.ToolCallRef) (more bool, _ *contract.Failure) {
+	var failed []string
+	if l.Workspace.Tree != l.From.Tree && l.Workspace.Tree != l.RefusedTree && l.Refused < l.in.Settings.FinishRefusals {
+		began := workflow.Now(ctx)
+		var failure *contract.Failure
+		if failed, failure = l.failedChecks(ctx); failure != nil {
+			return false, failure
+		}
+		// The agent's time does not include that of checks, like that of the tester.
+		l.Started = l.Started.Add(workflow.Now(ctx).Sub(began))
+	}
+	if len(failed) > 0 {
+		l.Refused, l.RefusedTree = l.Refused+1, l.Workspace.Tree
+	}
+	for _, call := range last {
+		var out contract.ToolOutcome
+		if err := l.callTool(ctx, call, failed...).Get(ctx, &out); err != nil {
+			return false, fault.Of(err)
+		}
+		if failure := l.recordOutcome(call, out); failure != nil {
+			return false, failure
+		}
+	}
+	return len(failed) > 0, nil
+}
+
+// failedChecks runs the checks of the workspace and returns those that failed because of the change.
+// If they cannot be run, none has failed: the tester runs them again, and its failures are healed.
+func (l *loop) failedChecks(ctx workflow.Context) (failed []string, _ *contract.Failure) {
+	unable := func(err error) ([]string, *contract.Failure) {
+		if ctx.Err() != nil {
+			return nil, fault.Of(err)
+		}
+		l.log.Warn("Could not run the checks of an agent that wants to finish", "error", err)
+		return nil, nil
+	}
+	plan, err := affinity.LocalFirst(ctx, l.affinity, contract.ActivityTestPlan, 0, func(quick bool) any {
+		return contract.TestPlanInput{Execution: l.Execution, Workspace: l.Workspace, LocalOnly: quick}
+	}, func(r contract.TestPlanResult) bool { return r.Cold })
+	if err != nil {
+		return unable(err)
+	}
+	note := func(results []contract.CheckResult) {
+		for _, r := range results {
+			if !r.OK && r.Code != contract.CodeMissing && r.Code != contract.CodeUnavailable {
+				failed = append(failed, r.Check.ID)
+			}
+		}
+	}
+	note(plan.Done)
+	for _, stage := range plan.Stages {
+		results, err := l.verify(ctx, slices.DeleteFunc(slices.Clone(stage), skippedAtFinish))
+		if err != nil {
+			return unable(err)
+		}
+		if note(results); contract.BuildFailed(results) {
+			break
+		}
+	}
+	return failed, nil
+}
+
+// skippedAtFinish reports whether a check is left to the tester: scans, which take long and rarely
+// depend on a change, and the proof that new tests fail without it.
+func skippedAtFinish(c contract.Check) bool {
+	return c.Category == contract.CategorySecurity || c.ID == contract.CheckNewTests
+}
+
+// verify runs checks of a stage in parallel.
+func (l *loop) verify(ctx workflow.Context, stage []contract.Check) ([]contract.CheckResult, error) {
+	most := l.in.Settings.VerifyTimeout
+	at := options.Remote(ctx, contract.QueueTester, most+l.in.Settings.SetupTimeout)
+	running := make([]workflow.Future, len(stage))
+	for i, c := range stage {
+		running[i] = workflow.ExecuteActivity(at, contract.ActivityVerify, contract.VerifyInput{
+			Execution: l.Execution, Workspace: l.Workspace, Check: c, Timeout: most,
+		})
+	}
+	results := make([]contract.CheckResult, len(stage))
+	var first error
+	for i, f := range running {
+		if err := f.Get(ctx, &results[i]); err != nil && first == nil {
+			first = err
+		}
+	}
+	return results, first
+}

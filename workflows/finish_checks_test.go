@@ -1,0 +1,134 @@
+package workflows
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// finishing is an agent that changes a file in some turns, and wants to finish in each.
+func finishing(edits ...bool) []contract.ThinkResult {
+	var all []contract.ThinkResult
+	for _, edit := range edits {
+		r := contract.ThinkResult{Finish: true}
+		if edit {
+			r.Calls = append(r.Calls, contract.ToolCallRef{Tool: "edit_file"})
+		}
+		r.Calls = append(r.Calls, contract.ToolCallRef{Index: len(r.Calls), Tool: "finish", ReadOnly: true})
+		all = append(all, r)
+	}
+	return all
+}
+
+// checkedBy lets the agents of a run be checked, and its tests fail for some of the files.
+func (w *runFixture) checkedBy(passes func(tree string) bool) func(*contract.Settings) {
+	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
+		ok := passes(in.Workspace.Tree) || in.Check.Category != contract.CategoryTest
+		return contract.CheckResult{Check: in.Check, OK: ok}
+	}
+	return func(s *contract.Settings) { s.FinishRefusals = 2 }
+}
+
+func TestAFailedCheckGoesBackToAnAgentThatWantsToFinish(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.answers["step-001"] = finishing(true, true)
+	first := ""
+	on := w.checkedBy(func(tree string) bool {
+		if first == "" {
+			first = tree
+		}
+		return tree != first
+	})
+	result := w.orchestrate(t, on)
+	require.Equal(t, contract.StatusDone, result.Status, "%v", result.Failure)
+	require.Equal(t, 2, w.thinks["step-001"])
+	require.Equal(t, [][]string{{"test-go-1", "test-go-2"}, nil}, w.finished)
+}
+
+func TestAnAgentThatChangesNothingAfterARefusalMayFinish(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.answers["step-001"] = finishing(true, false)
+	result := w.orchestrate(t, w.checkedBy(func(string) bool { return false }), func(s *contract.Settings) { s.MaxRetries = 0 })
+	require.Equal(t, contract.ClassAssertion, result.Failure.Class, "the tester decides")
+	require.Equal(t, 2, w.thinks["step-001"])
+	require.Equal(t, [][]string{{"test-go-1", "test-go-2"}, nil}, w.finished)
+}
+
+func TestChecksGoBackToAnAgentOnlyAFewTimes(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.answers["step-001"] = finishing(true, true, true)
+	result := w.orchestrate(t, w.checkedBy(func(string) bool { return false }), func(s *contract.Settings) { s.MaxRetries = 0 })
+	require.NotNil(t, result.Failure)
+	require.Equal(t, 3, w.thinks["step-001"])
+	require.Len(t, w.finished, 3)
+	require.Nil(t, w.finished[2])
+}
+
+func TestOnlyTheStepWhoseResultIsTestedIsChecked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		plan    contract.Plan
+		checked []string
+	}{
+		"in a row":         {planOf("step-001", "step-002<step-001"), []string{"step-002"}},
+		"in parallel":      {planOf("step-001", "step-002"), nil},
+		"joined":           {planOf("step-001", "step-002", "step-003<step-001,step-002"), []string{"step-003"}},
+		"an open end left": {planOf("step-001", "step-002<step-001", "step-003<step-001"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRunFixture(t)
+			w.plan = c.plan
+			for _, s := range c.plan.Steps {
+				w.answers[s.ID] = finishing(true)
+			}
+			on := w.checkedBy(func(string) bool { return true })
+			var checked []string
+			verify := w.onVerify
+			w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
+				if in.Execution.Step != "" && in.Check.Category == contract.CategoryBuild {
+					checked = append(checked, in.Execution.Step)
+				}
+				return verify(in)
+			}
+			result := w.orchestrate(t, on)
+			require.Equal(t, contract.StatusDone, result.Status, "%v", result.Failure)
+			require.Equal(t, c.checked, checked)
+		})
+	}
+}
+
+func TestALoopThatBeganWithoutFinishChecksHasNone(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.answers["step-001"] = finishing(true)
+	verified := 0
+	w.onVerify = func(in contract.VerifyInput) contract.CheckResult {
+		if in.Execution.Step != "" {
+			verified++
+		}
+		return contract.CheckResult{Check: in.Check, OK: true}
+	}
+	require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
+	require.Zero(t, verified)
+}
+
+// planOf is a plan of steps with what they need: "step-002<step-001".
+func planOf(steps ...string) contract.Plan {
+	var p contract.Plan
+	for _, s := range steps {
+		id, needs, _ := strings.Cut(s, "<")
+		step := contract.Step{ID: id, Name: id}
+		if needs != "" {
+			step.Dependencies = strings.Split(needs, ",")
+		}
+		p.Steps = append(p.Steps, step)
+	}
+	return p
+}
