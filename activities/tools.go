@@ -37,7 +37,8 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 		return contract.ToolOutcome{}, err
 	}
 	started := time.Now()
-	result, after := tool.Result{}, in.Workspace
+	var result tool.Result
+	after := in.Workspace
 	if len(in.Failed) > 0 && call.Name == tool.Finish {
 		result, err = a.refuseToFinish(ctx, in)
 	} else {

@@ -110,7 +110,7 @@ type blobReader struct {
 	broken bool // the process failed, rather than the caller's function
 }
 
-func (b *blobReader) read(ids []string, most int64, f func(int, []byte) error) error {
+func (b *blobReader) read(ids []string, most int64, f func(int, []byte) error) error { //nolint:revive // one loop over what arrives, with each error where it occurs
 	for first := 0; first < len(ids); first += blobBatch {
 		batch := ids[first:min(first+blobBatch, len(ids))]
 		sizes, err := b.sizes(batch)

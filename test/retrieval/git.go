@@ -109,11 +109,11 @@ type logged struct {
 	Added []string // files that did not exist before
 }
 
-// log reads up to max commits that are reachable from the given ones, the newest first.
-func (r *repository) log(from []string, max int) ([]logged, error) {
+// log reads up to most commits that are reachable from the given ones, the newest first.
+func (r *repository) log(from []string, most int) ([]logged, error) {
 	read := func(renames string) ([]byte, error) {
 		cmd := r.git("log", "--no-merges", renames, "-l300", "--name-status", "--format=%x01%H%x02%ct%x02%B%x02",
-			"-n"+strconv.Itoa(max), "--stdin")
+			"-n"+strconv.Itoa(most), "--stdin")
 		cmd.Stdin = strings.NewReader(strings.Join(from, "\n") + "\n")
 		return cmd.Output()
 	}

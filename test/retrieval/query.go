@@ -35,6 +35,7 @@ func message(text string) string {
 func question(k kind, text, diff string) string {
 	text = message(text)
 	switch k {
+	case kindMessage:
 	case kindSubject:
 		text, _, _ = strings.Cut(text, "\n")
 	case kindIssue:

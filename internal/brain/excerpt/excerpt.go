@@ -204,7 +204,7 @@ func (p part) text(f File, explain bool) string {
 	}
 	b.WriteByte('\n')
 	if explain {
-		fmt.Fprintf(&b, "  %s\n", repomap.Line(f.Result.String()))
+		fmt.Fprintf(&b, "  %s\n", repomap.Line(f.String()))
 	}
 	for n := p.first; n <= p.last; n++ {
 		line := p.lines[n-1]

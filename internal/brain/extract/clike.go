@@ -176,7 +176,7 @@ func (s *scan) typeC(st statement, at int) (block, bool) {
 }
 
 // typedefC reads typedef … name, whose name follows the members of a struct.
-func (s *scan) typedefC(st statement, i int) block {
+func (s *scan) typedefC(st statement, i int) block { //nolint:revive // a case for each form of syntax
 	if st.end == '{' {
 		s.pending = "typedef"
 		if at := s.typeWordC(i, st.to); at >= 0 {
@@ -226,7 +226,7 @@ func (s *scan) pendingC(st statement, i int) block {
 }
 
 // functionC reads a function, its declaration or a variable.
-func (s *scan) functionC(st statement, i int) block {
+func (s *scan) functionC(st statement, i int) block { //nolint:revive // a case for each form of syntax
 	paren := -1
 	for j := i; j < min(st.to, i+maxHeader); j++ {
 		k := s.kind(j)

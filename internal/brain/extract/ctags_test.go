@@ -26,8 +26,8 @@ var ctagsKinds = map[string]bool{
 	"generator": true,
 }
 
-// comparable says whether a tag is of a kind that has a counterpart.
-func comparable(kind, lang, name string) bool {
+// hasCounterpart says whether a tag is of a kind that has a counterpart.
+func hasCounterpart(kind, lang, name string) bool {
 	switch {
 	case strings.HasPrefix(strings.ToLower(strings.TrimPrefix(name, "__")), "anon"), name == "<lambda>":
 		return false
@@ -61,11 +61,11 @@ func TestAgreementWithCtags(t *testing.T) {
 		byLang := map[string][]string{}
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
-				head, content := []byte(nil), []byte(nil)
-				if content, err = os.ReadFile(path); err != nil {
+				content, err := os.ReadFile(path)
+				if err != nil {
 					return err
 				}
-				head = content[:min(len(content), 512)]
+				head := content[:min(len(content), 512)]
 				rel := strings.TrimPrefix(path, dir+"/")
 				if ok, _ := extract.Wanted(rel, int64(len(content)), head, extract.DefaultMaxFileSize); !ok {
 					return nil
@@ -122,7 +122,7 @@ func compare(t *testing.T, dir, lang string, files []string) {
 			Line             int
 		}
 		require.NoError(t, json.Unmarshal(line, &tag))
-		if comparable(tag.Kind, lang, tag.Name) {
+		if hasCounterpart(tag.Kind, lang, tag.Name) {
 			if theirs[tag.Path] == nil {
 				theirs[tag.Path] = map[definition]bool{}
 			}

@@ -41,7 +41,7 @@ func (markdown) Extract(name string, content []byte) Extract {
 				if title == "" {
 					title, at = string(before), n-1
 				}
-				x.addHeading(&levels, level, oneLine([]byte(title), MaxName), at)
+				x.addHeading(&levels, level, oneLine([]byte(title)), at)
 			}
 		}
 		before = line
@@ -107,7 +107,7 @@ func (x *Extract) addHeading(levels *[]int, level int, title string, line int) {
 			break
 		}
 	}
-	x.Symbols = append(x.Symbols, Symbol{Name: title, Kind: KindHeading, Line: line, Parent: parent, Signature: oneLine([]byte(title), MaxSignature), Exported: true})
+	x.Symbols = append(x.Symbols, Symbol{Name: title, Kind: KindHeading, Line: line, Parent: parent, Signature: oneLine([]byte(title)), Exported: true})
 	*levels = append(*levels, level)
 }
 
@@ -155,7 +155,7 @@ func (k keys) Extract(name string, content []byte) Extract {
 	at := lineStarts(content)
 	var starts []int
 	k.read(content, func(name, parent string, line int) {
-		name = oneLine([]byte(name), MaxName)
+		name = oneLine([]byte(name))
 		if name == "" || len(x.Symbols) == maxKeys || line > len(at) {
 			return
 		}
@@ -164,8 +164,8 @@ func (k keys) Extract(name string, content []byte) Extract {
 			end = at[line]
 		}
 		x.Symbols = append(x.Symbols, Symbol{
-			Name: name, Kind: KindKey, Parent: oneLine([]byte(parent), MaxName), Line: line, EndLine: line,
-			Signature: oneLine(content[at[line-1]:end], MaxSignature), Exported: parent == "",
+			Name: name, Kind: KindKey, Parent: oneLine([]byte(parent)), Line: line, EndLine: line,
+			Signature: oneLine(content[at[line-1]:end]), Exported: parent == "",
 		})
 		starts = append(starts, line)
 	})
@@ -268,7 +268,7 @@ func packageName(content []byte) string {
 			key, value, ok = strings.Cut(text, "=")
 		}
 		if ok && strings.Trim(key, "\"' ") == "name" {
-			return oneLine([]byte(strings.Trim(strings.TrimRight(strings.TrimSpace(value), ","), "\"' ")), MaxName)
+			return oneLine([]byte(strings.Trim(strings.TrimRight(strings.TrimSpace(value), ","), "\"' ")))
 		}
 	}
 	return ""
@@ -286,7 +286,7 @@ func (gomod) Extract(_ string, content []byte) Extract {
 	for line := range bytes.Lines(content[:min(len(content), 64<<10)]) {
 		fields := strings.Fields(string(line[:min(len(line), maxPlainLine)]))
 		if len(fields) >= 2 && fields[0] == "module" && x.Package == "" {
-			x.Package = oneLine([]byte(strings.Trim(fields[1], "\"`")), MaxName)
+			x.Package = oneLine([]byte(strings.Trim(fields[1], "\"`")))
 		}
 	}
 	x.Lines, x.Chunks = chunks(content, nil, nil)

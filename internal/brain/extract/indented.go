@@ -183,13 +183,7 @@ func definePython(s *scan, st statement) block {
 }
 
 func (s *scan) variablePython(st statement, i int) {
-	equals := i + 1
-	if s.kind(equals) == ':' {
-		equals = s.find('=', i, st.to)
-		if equals < 0 {
-			equals = st.to
-		}
-	} else if s.kind(equals) != '=' || s.kind(equals+1) == '=' {
+	if next := s.kind(i + 1); next != ':' && (next != '=' || s.kind(i+2) == '=') {
 		return
 	}
 	kind := KindVariable
@@ -239,7 +233,7 @@ func (s *scan) fromPython(from, to int) {
 	}
 }
 
-func defineRuby(s *scan, st statement) block {
+func defineRuby(s *scan, st statement) block { //nolint:revive // a case for each form of syntax
 	i := st.from
 	in := s.top()
 	if s.isAny(i, "private", "protected", "public", "private_class_method", "module_function") {

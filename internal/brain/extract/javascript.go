@@ -115,12 +115,12 @@ func inlineJS(s *scan, from, brace int) bool {
 func defineJS(s *scan, st statement) block {
 	i := s.skipModifiersJS(st.from)
 	exported := s.exportedJS(st.from, i)
-	switch in := s.top(); {
-	case in.kind == blockType || in.kind == blockTrait:
-		return s.memberJS(st, i, in)
-	case in.kind == blockEnum:
+	switch s.top().kind {
+	case blockType, blockTrait:
+		return s.memberJS(st, i)
+	case blockEnum:
 		return block{}
-	case in.kind == blockObject:
+	case blockObject:
 		return s.propertyJS(st, i)
 	}
 	switch word := s.text(i); word {
@@ -263,7 +263,7 @@ func (s *scan) importJS(st statement, i int) {
 }
 
 // expressionJS reads assignments such as exports.name = function, and exports of other modules.
-func (s *scan) expressionJS(st statement, i int, exported bool) block {
+func (s *scan) expressionJS(st statement, i int, exported bool) block { //nolint:revive // a case for each form of syntax
 	if exported && s.kind(st.to-1) == tokString && s.is(st.to-2, "from") {
 		s.addImport(s.text(st.to - 1))
 		return block{}
@@ -314,7 +314,7 @@ func functionIn(kind Kind, parent string) Kind {
 }
 
 // memberJS reads a member of a class or interface.
-func (s *scan) memberJS(st statement, i int, in block) block {
+func (s *scan) memberJS(st statement, i int) block {
 	at := i
 	if s.kind(at) == '*' || s.kind(at) == '#' {
 		at++

@@ -18,7 +18,7 @@ var kotlin = &language{
 var modifiersKotlin = words(`abstract actual annotation companion const crossinline data enum expect external final infix inline
 	inner internal lateinit noinline open operator override private protected public reified sealed suspend tailrec value fun`)
 
-func defineKotlin(s *scan, st statement) block {
+func defineKotlin(s *scan, st statement) block { //nolint:revive // a case for each form of syntax
 	i, public, wasEnum := st.from, true, false
 	for i < st.to {
 		if s.kind(i) == '@' {

@@ -34,10 +34,10 @@ func (p plain) Extract(_ string, content []byte) Extract {
 				continue
 			}
 			name, kind, ok := p.symbol(line)
-			if name = oneLine([]byte(name), MaxName); !ok || name == "" || len(x.Symbols) == MaxSymbols {
+			if name = oneLine([]byte(name)); !ok || name == "" || len(x.Symbols) == MaxSymbols {
 				continue
 			}
-			x.Symbols = append(x.Symbols, Symbol{Name: name, Kind: kind, Line: n, EndLine: n, Signature: oneLine(line, MaxSignature), Exported: true})
+			x.Symbols = append(x.Symbols, Symbol{Name: name, Kind: kind, Line: n, EndLine: n, Signature: oneLine(line), Exported: true})
 			starts = append(starts, n)
 		}
 	}

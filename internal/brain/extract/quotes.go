@@ -53,6 +53,7 @@ func (l *lexer) quoted(c byte, how quoting) bool {
 			return false
 		}
 		return l.finish(start, start+1+end+1)
+	case quoteLine, quoteMultiline:
 	}
 	if how == quoteMultiline && !l.mayClose() {
 		how = quoteLine

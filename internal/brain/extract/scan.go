@@ -187,11 +187,12 @@ func (s *scan) addNamed(name string, i int, kind Kind, parent string, st stateme
 		return
 	}
 	last := min(st.to, len(s.tokens)-1)
-	if st.end == '{' {
+	switch st.end {
+	case '{':
 		if last = s.closing(st.to); last == st.to {
 			last = len(s.tokens) - 1
 		}
-	} else if st.end == tokNewline || st.end == '}' || st.end == 0 {
+	case tokNewline, '}', 0:
 		last = max(min(st.to, len(s.tokens))-1, i)
 	}
 	s.symbols = append(s.symbols, Symbol{
@@ -225,7 +226,7 @@ func (s *scan) signature(from, to int) string {
 		return ""
 	}
 	last := s.tokens[min(to, len(s.tokens))-1]
-	return oneLine(s.src[s.tokens[from].start:last.end], MaxSignature)
+	return oneLine(s.src[s.tokens[from].start:last.end])
 }
 
 func (s *scan) addImport(name string) {
@@ -250,7 +251,7 @@ const maxUnpaired = 64
 
 // brackets pairs the brackets of the file. A closing bracket closes the innermost opening one of its
 // kind; those within it that were not closed have no partner.
-func (s *scan) brackets() {
+func (s *scan) brackets() { //nolint:revive // a case for each form of syntax
 	s.match = make([]int32, len(s.tokens))
 	var open []int32
 	var branches []int // how many brackets were open at each #if

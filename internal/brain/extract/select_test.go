@@ -42,6 +42,6 @@ func TestFilesThatSayNothingOrMustStayPrivateAreNotWanted(t *testing.T) {
 	} {
 		wanted, why := extract.Wanted(test.path, int64(len(test.content)), []byte(test.content), most)
 		require.Equal(t, test.why, why, test.path)
-		require.Equal(t, test.why == extract.ReasonNone, wanted, test.path)
+		require.Equal(t, wanted, test.why == extract.ReasonNone, test.path)
 	}
 }

@@ -8,8 +8,9 @@ import (
 )
 
 // oneLine returns a text with each run of white space as one space, in valid UTF-8 without control
-// characters, cut to a number of bytes.
-func oneLine(text []byte, limit int) string {
+// characters, cut to MaxSignature bytes.
+func oneLine(text []byte) string {
+	const limit = MaxSignature
 	text = text[:min(len(text), 4*limit)]
 	out := make([]byte, 0, min(len(text), limit))
 	space := false

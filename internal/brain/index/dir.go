@@ -395,7 +395,7 @@ func (d *Dir) compact(m *manifest, files []File) error {
 		return err
 	}
 	m.Next++
-	segments := append(keep, s)
+	segments := slices.Concat(keep, []*segment{s})
 	m.Segments = nil
 	for _, s := range segments {
 		m.Segments = append(m.Segments, s.name)

@@ -83,7 +83,7 @@ type mergedPosting struct {
 }
 
 // terms merges the postings of all segments, term by term.
-func (m *merger) terms(w *segmentWriter) error {
+func (m *merger) terms(w *segmentWriter) error { //nolint:revive // one loop over what arrives, with each error where it occurs
 	cursors := make([]*termCursor, len(m.from))
 	for i, s := range m.from {
 		cursors[i] = &termCursor{segment: s}
@@ -94,13 +94,13 @@ func (m *merger) terms(w *segmentWriter) error {
 	var list []mergedPosting
 	var encoded []byte
 	for {
-		term, any := "", false
+		term, found := "", false
 		for _, c := range cursors {
-			if !c.done && (!any || string(c.term) < term) {
-				term, any = string(c.term), true
+			if !c.done && (!found || string(c.term) < term) {
+				term, found = string(c.term), true
 			}
 		}
-		if !any {
+		if !found {
 			return nil
 		}
 		list = list[:0]

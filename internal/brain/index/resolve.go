@@ -78,11 +78,11 @@ func (r *resolver) learn(doc uint32, p string, m meta) {
 	case "c", "cpp", "objc", "ruby":
 		r.named[base] = append(r.named[base], doc)
 	case "python":
-		r.learnPython(p, dir, base)
+		r.learnPython(dir, base)
 	}
 }
 
-func (r *resolver) learnPython(p, dir, base string) {
+func (r *resolver) learnPython(dir, base string) {
 	top, root := strings.TrimSuffix(base, path.Ext(base)), dir
 	if _, ok := r.byPath[join(dir, "__init__.py")]; ok {
 		if base != "__init__.py" {
@@ -327,11 +327,11 @@ func (r *resolver) rust(p, dir, name string) {
 		return
 	}
 	parts := strings.Split(name, "::")
-	switch {
-	case parts[0] == "crate":
+	switch parts[0] {
+	case "crate":
 		dir = r.crate(p)
-	case parts[0] == "self":
-	case parts[0] == "super":
+	case "self":
+	case "super":
 		for len(parts) > 1 && parts[1] == "super" {
 			dir, parts = path.Dir(dir), parts[1:]
 		}

@@ -156,7 +156,10 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func problem(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]map[string]string{"error": {"message": text, "type": "invalid_request_error"}})
+	// The connection may be gone: the agent then sees that itself.
+	if err := json.NewEncoder(w).Encode(map[string]map[string]string{"error": {"message": text, "type": "invalid_request_error"}}); err != nil {
+		return
+	}
 }
 
 // prepare sets the model of a request, and makes a stream report its usage.
