@@ -302,6 +302,9 @@ func (a *app) printCleaned(r retention.CleanupReport, host []setup.HostUsage) {
 	if r.Responses > 0 {
 		fmt.Fprintf(a.out, "%s: %d responses that were too old to answer identical requests.\n", verb, r.Responses)
 	}
+	if r.Extracts.Count > 0 {
+		fmt.Fprintf(a.out, "%s: what was extracted from %d files of repositories and not used for long (%s).\n", verb, r.Extracts.Count, ui.Size(r.Extracts.Bytes))
+	}
 	if r.Later.Count > 0 {
 		fmt.Fprintf(a.out, "Freed by a later clean-up, because a run may still use them: %s (%d contents).\n", ui.Size(r.Later.Bytes), r.Later.Count)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -51,47 +52,50 @@ func sources(tb testing.TB) map[string]string {
 	return files
 }
 
-// synthetic returns a number of files made of real ones: copies in other directories, each with a
-// definition of its own, so that no two have the same content.
-func synthetic(tb testing.TB, n int) (names, contents []string) {
+// synthetic are files made of real ones: copies in other directories, each with a definition of its own,
+// so that no two have the same content. Contents are made when they are read, so that they do not count
+// as memory.
+type synthetic struct {
+	names []string // ascending
+	of    []string // of each, the real one
+	real  map[string]string
+}
+
+func newSynthetic(tb testing.TB, n int) *synthetic {
 	tb.Helper()
-	files := sources(tb)
-	paths := make([]string, 0, len(files))
-	for p := range files {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths)
+	s := &synthetic{real: sources(tb)}
+	paths := slices.Sorted(maps.Keys(s.real))
 	for i := range n {
-		p := paths[i%len(paths)]
-		names = append(names, fmt.Sprintf("part%03d/%s", i/len(paths), p))
-		contents = append(contents, fmt.Sprintf("%s\nfunction own%d() {}\n", files[p], i))
+		s.names = append(s.names, fmt.Sprintf("part%03d/%s", i/len(paths), paths[i%len(paths)]))
 	}
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
+	slices.Sort(s.names)
+	for _, name := range s.names {
+		_, of, _ := strings.Cut(name, "/")
+		s.of = append(s.of, of)
 	}
-	slices.SortFunc(order, func(a, b int) int { return strings.Compare(names[a], names[b]) })
-	sortedNames, sortedContents := make([]string, n), make([]string, n)
-	for i, at := range order {
-		sortedNames[i], sortedContents[i] = names[at], contents[at]
-	}
-	return sortedNames, sortedContents
+	return s
+}
+
+func (s *synthetic) content(i int) []byte {
+	return fmt.Appendf(nil, "%s\nfunction own%d() {}\n", s.real[s.of[i]], i)
 }
 
 // BenchmarkExtraction measures how many files are extracted and counted in a second, by one processor.
 func BenchmarkExtraction(b *testing.B) {
-	names, contents := synthetic(b, 2000)
+	files := newSynthetic(b, 2000)
+	contents := make([][]byte, len(files.names))
 	size := 0
-	for _, c := range contents {
-		size += len(c)
+	for i := range contents {
+		contents[i] = files.content(i)
+		size += len(contents[i])
 	}
 	b.SetBytes(int64(size))
 	for b.Loop() {
-		for i, name := range names {
-			index.NewRecord(name, []byte(contents[i]))
+		for i, name := range files.names {
+			index.NewRecord(name, contents[i])
 		}
 	}
-	b.ReportMetric(float64(len(names)*b.N)/b.Elapsed().Seconds(), "files/s")
+	b.ReportMetric(float64(len(contents)*b.N)/b.Elapsed().Seconds(), "files/s")
 }
 
 const benchFiles = 100_000
@@ -99,14 +103,14 @@ const benchFiles = 100_000
 // BenchmarkIndexOf100000Files measures the first indexing by one processor, without git and database,
 // one changed file, an index that a new process opens, queries, and the memory.
 func BenchmarkIndexOf100000Files(b *testing.B) {
-	names, contents := synthetic(b, benchFiles)
-	files := make([]index.File, len(names))
-	for i, name := range names {
+	all := newSynthetic(b, benchFiles)
+	files := make([]index.File, len(all.names))
+	for i, name := range all.names {
 		files[i] = index.File{Path: name, Key: index.KeyOf(fmt.Sprint(i), name, extract.DefaultMaxFileSize)}
 	}
 	fetch := func(missing []int, add func(int, *index.Record) error) error {
 		for _, i := range missing {
-			r := index.NewRecord(names[i], []byte(contents[i]))
+			r := index.NewRecord(all.names[i], all.content(i))
 			if err := add(i, &r); err != nil {
 				return err
 			}
@@ -131,37 +135,33 @@ func BenchmarkIndexOf100000Files(b *testing.B) {
 		b.ReportMetric(float64(stop())/(1<<20), "peak-MB")
 		b.ReportMetric(float64(d.Size())/(1<<20), "disk-MB")
 
-		contents[777] += "\nfunction edited() {}\n"
-		files[777].Key = index.KeyOf(fmt.Sprint("edited", b.N, time.Now()), names[777], extract.DefaultMaxFileSize)
+		files[777].Key = index.KeyOf(fmt.Sprint("edited", b.N, time.Now()), all.names[777], extract.DefaultMaxFileSize)
 		began = time.Now()
 		snapshot, err := d.Update(b.Context(), "second", files, fetch)
 		require.NoError(b, err)
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "one-changed-ms")
 
 		began = time.Now()
-		files[778].Key = index.KeyOf(fmt.Sprint("edited", b.N, time.Now()), names[778], extract.DefaultMaxFileSize)
+		files[778].Key = index.KeyOf(fmt.Sprint("edited", b.N, time.Now()), all.names[778], extract.DefaultMaxFileSize)
 		_, err = open(root).Update(b.Context(), "third", files, fetch)
 		require.NoError(b, err)
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "one-changed-new-process-ms")
 
-		byPath := map[string]string{}
-		for i, name := range names {
-			byPath[name] = contents[i]
-		}
 		view := brain.View{Corpus: snapshot, Contents: func(_ context.Context, docs []uint32) ([][]byte, error) {
 			out := make([][]byte, len(docs))
 			for i, doc := range docs {
-				out[i] = []byte(byPath[snapshot.Path(doc)])
+				at, _ := slices.BinarySearch(all.names, snapshot.Path(doc))
+				out[i] = all.content(at)
 			}
 			return out, nil
 		}}
-		b.ReportMetric(queries(b, view, contents), "query-p95-ms")
+		b.ReportMetric(queries(b, view, all), "query-p95-ms")
 	}
 }
 
 // queries returns the 95th percentile of the time of a question of 12 words, each taken from random
 // places of the files.
-func queries(b *testing.B, v brain.View, contents []string) float64 {
+func queries(b *testing.B, v brain.View, all *synthetic) float64 {
 	b.Helper()
 	began := time.Now()
 	_, err := v.Search(b.Context(), brain.Query{Text: "warm"})
@@ -171,9 +171,9 @@ func queries(b *testing.B, v brain.View, contents []string) float64 {
 	var times []time.Duration
 	for range 200 {
 		var words []string
-		text := contents[random.IntN(len(contents))]
+		text := all.content(random.IntN(len(all.names)))
 		start := random.IntN(len(text))
-		terms.Split([]byte(text[start:min(len(text), start+400)]), func(term []byte) {
+		terms.Split(text[start:min(len(text), start+400)], func(term []byte) {
 			if len(words) < 12 {
 				words = append(words, string(term))
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/brain"
 	"github.com/rocketgpt/orchestrator/internal/store/responses"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
@@ -546,4 +547,20 @@ func TestResponsesThatAreTooOldToAnswerRequestsAreForgotten(t *testing.T) {
 	n, err := i.Usage(t.Context(), execution.RunID)
 	require.NoError(t, err)
 	require.Equal(t, 2, n.Calls, "the calls themselves stay")
+}
+
+func TestExtractsOfFilesThatWereNotUsedForLongAreForgotten(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	require.NoError(t, brain.Put(t.Context(), i.Store, []brain.Blob{{Key: [16]byte{1}, Data: []byte("data")}}))
+	require.Zero(t, i.dryRun(retention.Policy{BrainAge: time.Hour}).Extracts)
+	storetest.Query(t, i.URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, "UPDATE orchestrator_brain_blobs SET used_at = now() - interval '2 hours'")
+		require.NoError(t, err)
+	})
+	want := retention.Amount{Count: 1, Bytes: 4}
+	require.Zero(t, i.clean(retention.Policy{}).Extracts, "no age is set")
+	require.Equal(t, want, i.dryRun(retention.Policy{BrainAge: time.Hour}).Extracts)
+	require.Equal(t, want, i.clean(retention.Policy{BrainAge: time.Hour}).Extracts)
+	require.Zero(t, i.clean(retention.Policy{BrainAge: time.Hour}).Extracts)
 }

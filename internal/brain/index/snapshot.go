@@ -34,7 +34,9 @@ type Snapshot struct {
 
 	once  sync.Once
 	names map[string][]rank.Posting // terms of paths
-	words []uint32                  // number of terms of each path
+	// lengths are the numbers of terms of each document, average their means.
+	lengths [][rank.Fields]uint32
+	average [rank.Fields]float64
 }
 
 var _ rank.Corpus = (*Snapshot)(nil)
@@ -116,17 +118,22 @@ func (s *Snapshot) Lang(doc uint32) string {
 // Length returns the number of terms of each field.
 func (s *Snapshot) Length(doc uint32) [rank.Fields]uint32 {
 	s.once.Do(s.readPaths)
-	length := s.info(doc).length
-	length[rank.FieldPath] = s.words[doc]
-	return length
+	return s.lengths[doc]
+}
+
+// AverageLength returns the mean number of terms of each field, at least 1.
+func (s *Snapshot) AverageLength() [rank.Fields]float64 {
+	s.once.Do(s.readPaths)
+	return s.average
 }
 
 // readPaths counts the terms of all paths, when they are first needed.
 func (s *Snapshot) readPaths() {
-	s.names, s.words = map[string][]rank.Posting{}, make([]uint32, len(s.paths))
+	s.names, s.lengths = map[string][]rank.Posting{}, make([][rank.Fields]uint32, len(s.paths))
 	for doc, p := range s.paths {
+		s.lengths[doc] = s.info(uint32(doc)).length
 		terms.Split([]byte(p), func(term []byte) {
-			s.words[doc]++
+			s.lengths[doc][rank.FieldPath]++
 			list := s.names[string(term)]
 			if n := len(list); n > 0 && list[n-1].Doc == uint32(doc) {
 				if c := &list[n-1].Count[rank.FieldPath]; *c < 255 {
@@ -138,6 +145,12 @@ func (s *Snapshot) readPaths() {
 			posting.Count[rank.FieldPath] = 1
 			s.names[string(term)] = append(list, posting)
 		})
+		for f, n := range s.lengths[doc] {
+			s.average[f] += float64(n)
+		}
+	}
+	for f := range s.average {
+		s.average[f] = max(s.average[f]/float64(max(len(s.paths), 1)), 1)
 	}
 }
 
@@ -151,6 +164,7 @@ func (s *Snapshot) Postings(term string) ([]rank.Posting, error) {
 			return nil, err
 		}
 		docs := s.docs[i]
+		out = slices.Grow(out, len(encoded)/2)
 		err = seg.eachPosting(encoded, func(blob int, count [rank.Fields]uint8) {
 			doc := docs[blob]
 			if doc < 0 {

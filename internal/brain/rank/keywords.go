@@ -87,6 +87,13 @@ func (s *search) score(fields [Fields]float64) list {
 
 // occurrences is the weighted number of occurrences, corrected for the lengths of the fields.
 func (s *search) occurrences(p Posting, fields [Fields]float64) float64 {
+	relevant := false
+	for f, count := range p.Count {
+		relevant = relevant || count > 0 && fields[f] > 0
+	}
+	if !relevant {
+		return 0
+	}
 	length := s.corpus.Length(p.Doc)
 	var tf float64
 	for f, count := range p.Count {

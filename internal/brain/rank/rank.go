@@ -127,6 +127,10 @@ type Ranker struct {
 // New returns a ranker. past may be nil.
 func New(corpus Corpus, past Past, weights Weights) *Ranker {
 	r := &Ranker{corpus: corpus, past: past, weights: weights}
+	if c, ok := corpus.(interface{ AverageLength() [Fields]float64 }); ok {
+		r.average = c.AverageLength() // known, so that a question need not look at all documents
+		return r
+	}
 	n := corpus.Docs()
 	for doc := range n {
 		for f, length := range corpus.Length(uint32(doc)) {
