@@ -373,7 +373,7 @@ func (p *planTurn) question() (question, error) {
 		return q, err
 	}
 	q.tools = slices.DeleteFunc(planningTools.Definitions(), func(d tool.Definition) bool {
-		return d.Name == tool.AskPerson && p.in.Planner.QuestionWait <= 0
+		return d.Name == tool.AskPerson && p.in.Planner.QuestionWait <= 0 || d.Name == tool.AskBrain && p.Brain == nil
 	})
 	asPlan := q.usable
 	q.usable = func(r model.Response) bool { return len(r.ToolCalls) == 0 && asPlan(r) || p.usableCalls(r) }
@@ -514,6 +514,10 @@ func (c *planCalls) carryOut(ctx context.Context, in contract.ToolInput, call mo
 // result returns the result of a call.
 func (c *planCalls) result(ctx context.Context, in contract.ToolInput, call model.ToolCall) (tool.Result, error) {
 	env := tool.Env{Limits: halvedLimits(plannerLimits, c.in.Lessons.Compact)}
+	env.Brain = c.askBrain(in.Workspace)
+	env.History = func(ctx context.Context, q tool.HistoryQuery) (string, bool, error) {
+		return c.history(ctx, in, in.Workspace, q)
+	}
 	var err error
 	env.Planning = &tool.Planning{
 		Ask: func(q tool.PersonQuestion) string { return c.mayAsk(contract.PlannerQuestion(q)) },

@@ -464,3 +464,10 @@ func TestAQuestionThatCannotBeAskedIsAResultOfItsCall(t *testing.T) {
 		})
 	}
 }
+
+func TestAPlannerSeesHowAFileCameAbout(t *testing.T) {
+	t.Parallel()
+	p := newPlanner(newFixture(t, "\n  - when: {agent: planner}\n    reply: {tool_calls: [{name: history, arguments: {path: hello.txt}}]}\n"), 12)
+	require.Equal(t, 1, p.turn().State.Reads)
+	require.Contains(t, p.results()[0], "Start", "the subject of the commit that made it")
+}

@@ -24,6 +24,10 @@ var numberedLine = regexp.MustCompile(`(?m)^ *(\d+)\t`)
 // foundLine is a line of search's result.
 var foundLine = regexp.MustCompile(`(?m)^(.+?):(\d+): `)
 
+// heading is the first line of a part of a file in ask_brain's result. Lines of files begin with their
+// number, so none of them looks like it.
+var heading = regexp.MustCompile(`^(\S.*?):\d+-\d+(?: \(.*)?\s*$`)
+
 // SeenIn returns the lines that the results of tool calls in a conversation have shown.
 func SeenIn(conversation []model.Message) Seen {
 	seen := Seen{}
@@ -52,9 +56,23 @@ func (s Seen) add(call model.ToolCall, result string) {
 		for _, m := range numberedLine.FindAllStringSubmatch(result, -1) {
 			s.line(args.Path, m[1])
 		}
+	case tool.AskBrain:
+		s.addExcerpts(result)
 	case tool.Search:
 		for _, m := range foundLine.FindAllStringSubmatch(result, -1) {
 			s.line(m[1], m[2])
+		}
+	}
+}
+
+// addExcerpts adds the lines of numbered parts of files, each after a heading with its place.
+func (s Seen) addExcerpts(result string) {
+	name := ""
+	for line := range strings.Lines(result) {
+		if m := numberedLine.FindStringSubmatch(line); m != nil && name != "" {
+			s.line(name, m[1])
+		} else if m := heading.FindStringSubmatch(line); m != nil {
+			name = m[1]
 		}
 	}
 }

@@ -17,10 +17,12 @@ var conversation = []model.Message{
 		{ID: "a", Name: "read_file", Arguments: `{"path": "./pkg/a.go", "start_line": 3, "end_line": 5}`},
 		{ID: "b", Name: "search", Arguments: `{"pattern": "x"}`},
 		{ID: "c", Name: "list_files", Arguments: `{}`},
+		{ID: "d", Name: "ask_brain", Arguments: `{"query": "how"}`},
 	}},
 	{Role: model.RoleTool, ToolCallID: "a", Text: "     3\tfunc A() {\n     4\t     9\tsays a line of the file\n     5\t}\n[lines 3 to 5 of 12]\n"},
 	{Role: model.RoleTool, ToolCallID: "b", Text: "pkg/b.go:9: x := 1\n"},
 	{Role: model.RoleTool, ToolCallID: "c", Text: "pkg/c.go\n     1\tnothing"},
+	{Role: model.RoleTool, ToolCallID: "d", Text: "pkg/e.go:7-8 (func E)\n     7\tfunc E() {\n     8\tpkg/f.go:1-2 (is a line of the file)\n\npkg/g.go:2-2\n     2\tvar g\n"},
 	{Role: model.RoleAssistant, Text: "     7\tan invention"},
 }
 
@@ -43,6 +45,10 @@ func TestANoteMayOnlyStateWhatAToolHasShown(t *testing.T) {
 		"a number in a line":     {note("pkg/a.go", 9, 9), false},
 		"around what was found":  {note("pkg/b.go", 8, 10), false},
 		"only listed":            {note("pkg/c.go", 1, 1), false},
+		"a part from the brain":  {note("pkg/e.go", 7, 8), true},
+		"the next part":          {note("pkg/g.go", 2, 2), true},
+		"a heading in a line":    {note("pkg/f.go", 2, 2), false},
+		"of another part":        {note("pkg/e.go", 2, 2), false},
 		"from memory":            {note("pkg/d.go", 1, 1), false},
 		"no line":                {note("pkg/a.go", 0, 0), false},
 		"no fact":                {contract.Note{Path: "pkg/a.go", StartLine: 3, EndLine: 3, Fact: " "}, false},

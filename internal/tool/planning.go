@@ -41,7 +41,7 @@ type BaselineQuery struct {
 }
 
 // forPlanning are the tools of the planner that other agents have too. All of them only read.
-var forPlanning = []string{ReadFile, ListFiles, Search, "history", "ask_brain"}
+var forPlanning = []string{ReadFile, ListFiles, Search, History, AskBrain}
 
 // PersonQuestion is a question to a person with the options to choose from.
 type PersonQuestion struct {
@@ -56,7 +56,7 @@ type PersonQuestion struct {
 func ForPlanning() *Set {
 	var tools []Tool
 	for _, e := range Builtin().tools {
-		if slices.Contains(forPlanning, e.definition.Name) && e.definition.ReadOnly && !e.definition.Long {
+		if slices.Contains(forPlanning, e.definition.Name) && e.definition.ReadOnly {
 			tools = append(tools, e.tool)
 		}
 	}
