@@ -419,7 +419,7 @@ func TestAnAnswerIsToTheQuestionThatWasSeen(t *testing.T) {
 			require.Equal(t, http.StatusOK, w.Code, w.Body)
 			require.Len(t, run.message, 1)
 			want := fmt.Sprintf("run-%d/%s", id, c.asked)
-			if c.asked != "plan" && c.asked != "release" {
+			if !slices.Contains([]string{"plan", "release", contract.AskInput}, c.asked) {
 				want = contract.InterventionID(id, 2)
 			}
 			require.Equal(t, want, run.message[0].command.ApprovalID, "and refuses it too when it asks something else by then")
