@@ -60,6 +60,11 @@ func redactAssignments(s string) string {
 		if name == "" || !IsSecretName(name) {
 			continue
 		}
+		if from, to := blockAfter(s, i); from < to {
+			c.cut(from, to)
+			i = to - 1
+			continue
+		}
 		v := valueAfter(s, i)
 		from, to := v.from, v.to
 		if from < to && !prose(s, i, name, s[from:to]) && !code(s, name, v) {
@@ -68,6 +73,68 @@ func redactAssignments(s string) string {
 		}
 	}
 	return c.result()
+}
+
+// redactFlags removes values that follow a flag with the name of a secret, as in --password hunter2.
+func redactFlags(s string) string {
+	c := cuts{text: s}
+	for at := 0; ; {
+		i := strings.Index(s[at:], "--")
+		if i < 0 {
+			return c.result()
+		}
+		start := at + i + len("--")
+		at = start
+		for at < len(s) && wordChars[s[at]] {
+			at++
+		}
+		if at == len(s) || s[at] != ' ' && s[at] != '\t' || !IsSecretName(s[start:at]) {
+			continue
+		}
+		v := valueAfter(s, at)
+		if text := s[v.from:v.to]; v.from < v.to && !strings.ContainsAny(text[:1], "-$<{[%*.") && (!v.bare || !placeholder(text)) {
+			c.cut(v.from, v.to)
+		}
+		at = max(at, v.to)
+	}
+}
+
+// placeholder reports whether a word after a flag belongs to a sentence or stands for a value: required,
+// TOKEN.
+func placeholder(text string) bool {
+	return strings.Trim(text, "abcdefghijklmnopqrstuvwxyz.,:;!?") == "" || strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_-/") == ""
+}
+
+// blockAfter returns the block of lines that is the value after the sign at i in YAML, after | or >; an
+// empty range if there is none.
+func blockAfter(s string, i int) (from, to int) {
+	rest, ok := strings.CutPrefix(strings.TrimLeft(s[i+1:], " "), "|")
+	if !ok {
+		if rest, ok = strings.CutPrefix(strings.TrimLeft(s[i+1:], " "), ">"); !ok {
+			return 0, 0
+		}
+	}
+	head, lines, more := strings.Cut(rest, "\n")
+	if !more || strings.Trim(head, "+-0123456789 \r") != "" {
+		return 0, 0
+	}
+	at := len(s) - len(lines)
+	indent := len(lines) - len(strings.TrimLeft(lines, " "))
+	if indent == 0 {
+		return 0, 0
+	}
+	from, to = at+indent, at+indent
+	for line := range strings.Lines(lines) {
+		text := strings.TrimRight(line, "\r\n ")
+		if text != "" {
+			if len(text)-len(strings.TrimLeft(text, " ")) < indent {
+				break
+			}
+			to = at + len(text)
+		}
+		at += len(line)
+	}
+	return from, to
 }
 
 // nameBefore returns the identifier that ends before i, without quotes.

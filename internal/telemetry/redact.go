@@ -78,7 +78,7 @@ func redactOnce(s string) string {
 	s = redactPEM(s)
 	s = redactURLs(s)
 	s = redactTokens(s)
-	return redactAssignments(s)
+	return redactFlags(redactAssignments(s))
 }
 
 // cuts collects the ranges to replace, from left to right without overlaps.

@@ -315,3 +315,23 @@ func TestEscapedLettersHideNoSecretInJSON(t *testing.T) {
 		require.Equal(t, want, string(telemetry.RedactJSON([]byte(in))), in)
 	}
 }
+
+func TestSecretsAfterFlagsAndInBlocksLeaveTheText(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"docker login -u x --password hunter2 host":       "docker login -u x --password [redacted] host",
+		"tool --api-key 'two words' -v":                   "tool --api-key '[redacted]' -v",
+		"tool --token  Abc123":                            "tool --token  [redacted]",
+		"the flag --token is required":                    "the flag --token is required",
+		"tool --password $PW --secret <secret> --token":   "tool --password $PW --secret <secret> --token",
+		"usage: tool --api-key KEY --password-stdin a1":   "usage: tool --api-key KEY --password-stdin a1",
+		"tool --token -v --password --secret":             "tool --token -v --password --secret",
+		"password: |\n  hunter2\n  more\n\nuser: x":       "password: |\n  [redacted]\n\nuser: x",
+		"a:\n  secret: >-\r\n    one\r\n      two\r\n  b": "a:\n  secret: >-\r\n    [redacted]\r\n  b",
+		"token: | string\n  more":                         "token: | string\n  more",
+		"password: |\nuser: x":                            "password: |\nuser: x",
+	} {
+		require.Equal(t, want, telemetry.Redact(in), "%q", in)
+		require.Equal(t, want, telemetry.Redact(want), "twice")
+	}
+}
