@@ -205,9 +205,23 @@ func Dollars(micros int64) string {
 	return fmt.Sprintf("$%.4f", math.Ceil(float64(micros)/100)/1e4)
 }
 
-// ask makes one call of a model with these properties, if what is left covers the most that it can
-// cost.
+// ask makes a call of a model with these properties, if what is left covers the most that it can cost.
+// If the call is rejected with an effort, it is made again without: some models take an effort, but not
+// together with tools, and the rejection would be taken for that of the tools.
 func (c *checker) ask(ctx context.Context, req model.Request, entry model.CatalogueEntry, known budget.Known) (model.Response, error) {
+	resp, err := c.once(ctx, req, entry, known)
+	if err == nil || req.Choice.Effort == "" || req.Headers.Step == string(model.CapabilityEffort) {
+		return resp, err
+	}
+	if v, _ := failed(err); v == No {
+		req.Choice.Effort = ""
+		return c.once(ctx, req, entry, known)
+	}
+	return resp, err
+}
+
+// once makes one call.
+func (c *checker) once(ctx context.Context, req model.Request, entry model.CatalogueEntry, known budget.Known) (model.Response, error) {
 	wanted, least := int64(wantedOutput), int64(leastOutput)
 	switch {
 	case entry.Can(model.CapabilityThinkingBudget) && entry.Reasons(req.Choice.Effort):

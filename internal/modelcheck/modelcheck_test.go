@@ -1,7 +1,10 @@
 package modelcheck_test
 
 import (
+	"bytes"
 	"image/png"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -296,4 +299,35 @@ func TestThePictureShowsGreenYellowAndBlue(t *testing.T) {
 		const bright = 0x8000
 		require.Equal(t, want, [3]bool{r > bright, g > bright, b > bright}, "line %d", y)
 	}
+}
+
+func TestWhatIsRejectedOnlyTogetherWithAnEffortIsNotLacking(t *testing.T) {
+	t.Parallel()
+	sc, err := scripted.Parse("scenario.yaml", []byte(able))
+	require.NoError(t, err)
+	server, err := scripted.New(sc, scripted.Options{})
+	require.NoError(t, err)
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(body, []byte(`"tools"`)) && bytes.Contains(body, []byte(`"reasoning_effort"`)) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"error":{"message":"Function tools with reasoning_effort are not supported for this model","type":"invalid_request_error"}}`))
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		h.Close()
+	})
+	s := place{p: model.Provider{Name: "p", Kind: model.KindScripted, API: model.APIChat, BaseURL: h.URL + "/v1", APIKeyEnv: "KEY"}.WithDefaults()}
+	report := s.check(t, "able", plenty, model.CapabilityTools)
+	require.Equal(t, modelcheck.Yes, found(t, report, model.CapabilityEffort).Found)
+	tools := found(t, report, model.CapabilityTools)
+	require.Equal(t, modelcheck.Yes, tools.Found, tools.Evidence)
 }
