@@ -120,6 +120,22 @@ func TestASecondRunOfTheSameGoalCostsNothingAndSaysWhy(t *testing.T) {
 	require.Equal(t, &store.CachedResponse{RunID: paid[0].RunID, CallID: paid[0].ID}, h.call().CachedResponse, "always the call that a model answered")
 }
 
+func TestAnEarlierResponseThatItsReaderWouldRejectNowIsNotUsed(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, planHello)
+	h.nextRun("p", nil)
+	first := h.planOnce(cold(0), contract.ExecutionCompleted)
+	storetest.Query(t, h.url, func(ctx context.Context, conn *pgx.Conn) {
+		tag, err := conn.Exec(ctx, `UPDATE orchestrator_model_calls SET answer = '{"text": "{}", "finish_reason": "stop"}' WHERE run_id = $1`, h.run.ID)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, tag.RowsAffected())
+	})
+	h.nextRun("p", nil)
+	require.Equal(t, first.Plan, h.planOnce(cold(0), contract.ExecutionCompleted).Plan)
+	require.Equal(t, 2, h.served())
+	require.Nil(t, h.call().CachedResponse)
+}
+
 func TestARequestGoesToTheModelUnlessAnEarlierResponseMayAnswerIt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -287,7 +287,7 @@ func (a *Activities) fromCache(ctx context.Context, q question, use *cacheUse, i
 		return model.Response{}, false, nil
 	}
 	answer, from, ok := a.lookUp(ctx, q, use)
-	if !ok {
+	if !ok || !q.usable(answer.Response) { // what its reader accepts may have changed since
 		telemetry.CacheLookups.WithLabelValues(telemetry.CacheMiss).Inc()
 		return model.Response{}, false, nil
 	}
