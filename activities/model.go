@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	}
 	answer, err := a.ask(ctx, question{
 		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
-		fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
+		compacts: true, fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
 	})
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model sees the problem and may fix it; the workflow counts the attempts.
@@ -137,11 +138,12 @@ type question struct {
 	tools     []tool.Definition
 	// schema is the form of the response. With tools, it applies to models that have none: the others
 	// call tools instead, because not every provider combines the two.
-	schema *model.Schema
-	strict bool   // send the strict forms of schemas
-	limits string // the settings that limit the work; empty: execution.step
-	prompt string // version
-	member bool   // of a deliberation: more turns may follow
+	schema   *model.Schema
+	strict   bool   // send the strict forms of schemas
+	limits   string // the settings that limit the work; empty: execution.step
+	prompt   string // version
+	member   bool   // of a deliberation: more turns may follow
+	compacts bool   // its conversation is compacted before it exceeds the context window
 
 	// told contains the messages to the model before this turn, stored with the turn's reservation.
 	// Messages stored by an earlier attempt take precedence; if two attempts run concurrently, each
@@ -358,7 +360,7 @@ func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	if err != nil {
 		return p, err
 	}
-	messages, err := messagesBefore(rows, q.execution.ID, q.turn, q.told...)
+	messages, err := a.seenBefore(rows, q, q.turn, q.told...)
 	if err != nil {
 		return p, err
 	}
@@ -367,7 +369,7 @@ func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	}
 	p.entry, _ = a.Model.Entry(q.choice)
 	p.request = q.request(messages, int64(a.Config.Models.MaxOutputTokens), p.entry)
-	known, err := counted(rows, q, p.basis)
+	known, err := a.counted(rows, q, p.basis, messages)
 	if err != nil {
 		return p, err
 	}
@@ -437,7 +439,7 @@ func (a *Activities) routeFacts(ctx context.Context, q question) (route.Facts, e
 // counted returns the part of a conversation that the same model counted in the previous turn.
 // Messages that were added right before that turn do not belong to it: if two attempts ran, each may
 // have sent its own.
-func counted(rows []store.TranscriptEntry, q question, basis store.CallBasis) (budget.Known, error) {
+func (a *Activities) counted(rows []store.TranscriptEntry, q question, basis store.CallBasis, now []model.Message) (budget.Known, error) {
 	if basis.Provider != q.choice.Provider || basis.Model != q.choice.Model {
 		return budget.Known{}, nil
 	}
@@ -449,8 +451,26 @@ func counted(rows []store.TranscriptEntry, q question, basis store.CallBasis) (b
 		return budget.Known{}, nil
 	}
 	before := slices.DeleteFunc(slices.Clone(rows), func(row store.TranscriptEntry) bool { return row.AddedBefore(q.turn - 1) })
-	messages, err := messagesBefore(before, q.execution.ID, q.turn-1)
-	return budget.Known{Messages: len(messages), Tokens: last.Usage.PromptTokens}, err
+	messages, err := a.seenBefore(before, q, q.turn-1)
+	if err != nil || len(messages) > len(now) || !reflect.DeepEqual(messages, now[:len(messages)]) {
+		return budget.Known{}, err // the conversation has been compacted since
+	}
+	return budget.Known{Messages: len(messages), Tokens: last.Usage.PromptTokens}, nil
+}
+
+// seenBefore returns the messages before a turn as the model of a question sees them.
+func (a *Activities) seenBefore(rows []store.TranscriptEntry, q question, turn int, told ...model.Message) ([]model.Message, error) {
+	entry, _ := a.Model.Entry(q.choice)
+	limit := limitOf(entry.ContextWindow, budget.Output(int64(a.Config.Models.MaxOutputTokens), entry), a.Config.Execution.Step.CompactAt)
+	if !q.compacts || limit.limit == 0 {
+		return messagesBefore(rows, q.execution.ID, turn, told...)
+	}
+	all, err := placedBefore(rows, q.execution.ID, turn, told...)
+	if err != nil {
+		return nil, err
+	}
+	opening, turns := exchanges(all)
+	return viewWithin(opening, turns, model.EstimateTokens(nil, q.request(nil, 0, entry).Tools), limit).messages, nil
 }
 
 // explain adds to the failure of a truncated response that a budget limited its length.
@@ -633,13 +653,38 @@ func (a *Activities) conversation(ctx context.Context, execution int64, turn int
 // last, unless they are already stored. A tool call without a result, such as `finish` beside
 // failed calls, gets one here: providers reject a conversation with open calls.
 func messagesBefore(rows []store.TranscriptEntry, execution int64, turn int, told ...model.Message) ([]model.Message, error) {
+	all, err := placedBefore(rows, execution, turn, told...)
 	var out []model.Message
+	for _, m := range all {
+		out = append(out, m.Message)
+	}
+	return out, err
+}
+
+// exchanges divides a conversation into its opening and what followed each response.
+func exchanges(all []placed) (opening []placed, turns []exchange) {
+	for _, m := range all {
+		switch {
+		case m.Role == model.RoleAssistant:
+			turns = append(turns, exchange{m})
+		case len(turns) == 0:
+			opening = append(opening, m)
+		default:
+			turns[len(turns)-1] = append(turns[len(turns)-1], m)
+		}
+	}
+	return opening, turns
+}
+
+// placedBefore is messagesBefore with the ids of results.
+func placedBefore(rows []store.TranscriptEntry, execution int64, turn int, told ...model.Message) ([]placed, error) {
+	var out []placed
 	open := map[string]bool{}
 	var order []string
 	answerOpen := func() {
 		for _, id := range order {
 			if open[id] {
-				out = append(out, model.Message{Role: model.RoleTool, ToolCallID: id, Text: unfinished})
+				out = append(out, placed{Message: model.Message{Role: model.RoleTool, ToolCallID: id, Text: unfinished}})
 			}
 		}
 		order, open = nil, map[string]bool{}
@@ -655,19 +700,24 @@ func messagesBefore(rows []store.TranscriptEntry, execution int64, turn int, tol
 		if err := json.Unmarshal(row.Content, &m); err != nil {
 			return nil, fmt.Errorf("read the conversation of execution %d at turn %d: %w", execution, row.Turn, err)
 		}
+		at := placed{Message: m}
 		if m.Role == model.RoleTool {
 			delete(open, m.ToolCallID)
+			at.id = resultName(row)
 		} else {
 			answerOpen()
 		}
-		out = append(out, m)
+		out = append(out, at)
 		for _, call := range m.ToolCalls {
 			open[call.ID] = true
 			order = append(order, call.ID)
 		}
 	}
 	answerOpen()
-	return append(out, told...), nil
+	for _, m := range told {
+		out = append(out, placed{Message: m})
+	}
+	return out, nil
 }
 
 // unfinished is the message to a model that finished while another of its calls failed.

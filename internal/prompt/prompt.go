@@ -151,3 +151,6 @@ var fenceLike = regexp.MustCompile(`(?i)<(\s*/?\s*untrusted)`)
 
 // defused changes a text so that it cannot end its fence.
 func defused(text string) string { return fenceLike.ReplaceAllString(text, "<\u200b$1") }
+
+// Fenced marks a text as data for a model, outside of a template.
+func Fenced(name, text string) string { return fence(name, text) }
