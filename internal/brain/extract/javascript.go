@@ -122,6 +122,7 @@ func defineJS(s *scan, st statement) block {
 		return block{}
 	case blockObject:
 		return s.propertyJS(st, i)
+	case blockOther, blockFunction, blockModule, blockGroup:
 	}
 	switch word := s.text(i); word {
 	case "import":
