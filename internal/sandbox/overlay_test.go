@@ -132,12 +132,13 @@ func TestCommandsWithoutNamespacesHaveNoBases(t *testing.T) {
 	require.ErrorContains(t, err, "overlay")
 	require.False(t, feature(t, p, "overlay").Available)
 
-	c := layeredCommand(l, "echo x >~/x; echo y >/tmp/never; echo $TMPDIR; cat $SHOWN/file")
+	c := layeredCommand(l, "echo x >~/x; echo y >/tmp/y; echo $TMPDIR; cat $SHOWN/file")
 	shown := sandboxtest.Mkdir(t, l.Base, "shown")
 	sandboxtest.WriteFiles(t, shown, map[string]string{"file": "seen"})
 	c.WorkspaceBase, c.HomeBase = "", ""
 	c.Mounts, c.Env = []Mount{{Host: shown, Inside: "/srv/shown"}}, map[string]string{"SHOWN": "/srv/shown"}
 	res := runCommand(t, p, c)
-	require.Equal(t, l.Tmp+"\nseen", string(res.Stdout), "%s", res.Stderr)
+	require.Equal(t, "/tmp\nseen", string(res.Stdout), "the host's path is not shown: %s", res.Stderr)
+	require.FileExists(t, filepath.Join(l.Tmp, "y"), "the command's own /tmp")
 	require.FileExists(t, filepath.Join(l.Home, "x"))
 }
