@@ -64,8 +64,8 @@ type Found struct {
 	Lang  string  `json:"lang"`
 	Score float64 `json:"score"`
 	// Why says which signals found it.
-	Why   []Reason `json:"why"`
-	Parts []Part   `json:"parts"`
+	Why   []Reason    `json:"why"`
+	Parts []FoundPart `json:"parts"`
 }
 
 // Reason is a signal that found a file, and the file's rank by this signal.
@@ -75,8 +75,8 @@ type Reason struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Part is a range of lines that answers the query.
-type Part struct {
+// FoundPart is a range of lines that answers the query.
+type FoundPart struct {
 	Line    int    `json:"line"`
 	EndLine int    `json:"end_line"`
 	Symbol  string `json:"symbol,omitempty"`
@@ -138,12 +138,12 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 	answer := Answer{Files: []Found{}, Text: excerpt.Text(files, q.Text, q.Tokens, q.Explain)}
 	ranges := excerpt.Ranges(files, q.Text)
 	for i, f := range files {
-		found := Found{Path: f.Path, Lang: v.Corpus.Lang(f.Doc), Score: f.Score, Parts: []Part{}}
+		found := Found{Path: f.Path, Lang: v.Corpus.Lang(f.Doc), Score: f.Score, Parts: []FoundPart{}}
 		for _, r := range f.Reasons {
 			found.Why = append(found.Why, Reason{Signal: r.Signal.String(), Rank: r.Rank, Detail: r.Detail})
 		}
 		for _, r := range ranges[i] {
-			found.Parts = append(found.Parts, Part{Line: r.First, EndLine: r.Last, Symbol: r.Symbol})
+			found.Parts = append(found.Parts, FoundPart{Line: r.First, EndLine: r.Last, Symbol: r.Symbol})
 		}
 		answer.Files = append(answer.Files, found)
 	}

@@ -13,7 +13,9 @@ import (
 
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
@@ -34,7 +36,10 @@ func TestTheStoredPlanIsTheOneWhoseApprovalWasAccepted(t *testing.T) {
 	run, _, err := db.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: settings, GivenPlan: &given})
 	require.NoError(t, err)
 
-	parts := &activities.Activities{Store: db, Log: slog.New(slog.DiscardHandler)}
+	models, err := setup.Model(config.Default())
+	require.NoError(t, err)
+	t.Cleanup(models.Close)
+	parts := &activities.Activities{Store: db, Model: models, Log: slog.New(slog.DiscardHandler)}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(time.Minute)
