@@ -113,6 +113,11 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 					documented(w, unknown)
 				}
 			}
+			if path == "/api/brain/search" || path == "/api/brain/map" { // their repository is required
+				documented(b.get(t, path), "no repository")
+				documented(b.get(t, path+"?query=x&repo=/no/such/repository"), "an unknown repository")
+				continue
+			}
 			if method == http.MethodGet {
 				w := b.get(t, in(path, id))
 				require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
