@@ -80,6 +80,7 @@ func New(o Options) *Handler {
 	mux := http.NewServeMux()
 	(&probes{res, o.Views, o.Temporal}).register(mux)
 	retention.ExpectMetrics(retention.OriginPerson)
+	telemetry.ExpectBrain()
 	res.Get(mux, "/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	(&api.Server{
 		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,

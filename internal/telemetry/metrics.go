@@ -290,6 +290,18 @@ func BrainIndexed(read, shared int, bytes int64, took time.Duration) {
 	BrainDuration.WithLabelValues("index").Observe(took.Seconds())
 }
 
+// ExpectBrain exports the metrics of the index of repositories from the start, as 0, in a process that
+// uses it.
+func ExpectBrain() {
+	for _, source := range []string{"content", "database"} {
+		BrainFiles.WithLabelValues(source)
+	}
+	BrainBytes.WithLabelValues()
+	for _, operation := range []string{"index", "query"} {
+		BrainDuration.WithLabelValues(operation)
+	}
+}
+
 // BrainQueried records that an index was searched.
 func BrainQueried(took time.Duration) {
 	BrainDuration.WithLabelValues("query").Observe(took.Seconds())

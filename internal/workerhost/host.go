@@ -175,6 +175,7 @@ func expectModelMetrics(cfg *config.Config) {
 	}
 	telemetry.ExpectLiveTexts()
 	telemetry.ExpectCacheLookups()
+	telemetry.ExpectBrain()
 	for name := range cfg.Models.Providers {
 		telemetry.BreakersOpened.WithLabelValues(name, telemetry.AllModels)
 		telemetry.ProviderWait.WithLabelValues(name)
