@@ -2,6 +2,7 @@ package verify
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,6 +48,10 @@ func runs(t *testing.T, root string) []string {
 func TestPassingBrowserTestsAreRecordedOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	const unset = "undefined"
+	without := "" // what replaces videos on a machine that cannot record any
+	if _, err := exec.LookPath("ffmpeg"); err != nil {
+		without = ", 'off'"
+	}
 	for name, c := range map[string]struct {
 		settings          checks.Settings
 		use, trace, video string
@@ -65,7 +70,8 @@ func TestPassingBrowserTestsAreRecordedOnlyOnRequest(t *testing.T) {
 			o := runWith(t, checkout(t, map[string]string{
 				"package.json": "{}", "playwright.config.js": "module.exports = { use: { " + c.use + " } };\n",
 				"tests/a.spec.js": playwrightCJS + "test('modes', async ({ page }, info) => {\n  await page.setContent('x');\n  const { trace, screenshot, video } = info.project.use;\n" +
-					"  expect({ trace, screenshot, video }).toEqual({ trace: " + c.trace + ", screenshot: 'only-on-failure', video: " + c.video + " });\n});\n",
+					"  expect({ trace, screenshot }).toEqual({ trace: " + c.trace + ", screenshot: 'only-on-failure' });\n" +
+					"  expect([" + c.video + without + "]).toContainEqual(video);\n});\n",
 			}), "test-playwright-1", withPlaywright(t, c.settings))
 			require.True(t, o.OK, "%s", o.Log)
 			if c.trace == "'on'" {
