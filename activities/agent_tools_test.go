@@ -74,7 +74,7 @@ func TestAnAgentReadsTheRestOfALongOutputByItsID(t *testing.T) {
 	require.Contains(t, texts[3], "key "+telemetry.Redacted, "what is stored has no secrets")
 	_, outcomes := a.turn()
 	for _, out := range outcomes {
-		require.False(t, out.OK, "neither a result that does not exist, nor a file, nor an artifact that is no log")
+		require.False(t, out.OK, "only existing results and logs can be read")
 	}
 }
 

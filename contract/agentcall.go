@@ -40,7 +40,7 @@ type PlanResult struct {
 
 	Ask *PlannerQuestion `json:"ask,omitempty"` // with More: what a person must answer first
 
-	More  bool      `json:"more,omitempty"` // there is no plan yet: another turn is needed
+	More  bool      `json:"more,omitempty"` // the planner needs another turn
 	State PlanState `json:"state,omitzero"` // for the next turn
 }
 

@@ -186,7 +186,7 @@ func (v View) files(ctx context.Context, results []rank.Result) ([]excerpt.File,
 const mapFiles = 400
 
 // Map describes the repository within a number of tokens (0: repomap.DefaultTokens): first what matters
-// for a goal, or what matters most if there is no goal.
+// for a goal, or without a goal, what matters most.
 func (v View) Map(goal string, tokens int) (string, error) {
 	if err := checkTokens(tokens); err != nil {
 		return "", err

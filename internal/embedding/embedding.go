@@ -49,7 +49,7 @@ type Work struct {
 	// that of the run, as it was frozen. Without a run, both are zero.
 	Execution contract.ExecutionRef
 	Budget    contract.RunBudget
-	// Tenant and Project are charged if there is no run, together with the day of the installation.
+	// Tenant and Project pay for calls outside runs, together with the day of the installation.
 	Tenant, Project string
 
 	Choice     contract.ModelChoice // a model with model.CapabilityEmbeddings

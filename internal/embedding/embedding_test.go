@@ -298,7 +298,7 @@ func TestWithoutARunTheBudgetsOfItsProjectPay(t *testing.T) {
 	}
 	calls, err := x.fixture.Store.ModelCalls(t.Context(), x.work.Execution.RunID)
 	require.NoError(t, err)
-	require.Empty(t, calls, "they are no calls of a run")
+	require.Empty(t, calls, "calls outside runs belong to none")
 
 	_, err = x.Embed(t.Context(), embedding.Work{Choice: x.work.Choice, Texts: x.work.Texts}, x.keep)
 	require.ErrorContains(t, err, "need a tenant and a project")

@@ -53,7 +53,7 @@ var presets = map[string]eval.Driver{
 		Install: `python3 -m venv "$RGPT_DRIVER_HOME/venv" && "$RGPT_DRIVER_HOME/venv/bin/pip" install --quiet mini-swe-agent==2.4.6`,
 		Command: `export MSWEA_CONFIGURED=true MSWEA_SILENT_STARTUP=1 MSWEA_COST_TRACKING=ignore_errors MSWEA_GLOBAL_CONFIG_DIR="$HOME/mini" LITELLM_LOCAL_MODEL_COST_MAP=True
 "$RGPT_DRIVER_HOME/venv/bin/mini" --yolo --exit-immediately --model "openai/$RGPT_MODEL" --task "$(cat "$RGPT_GOAL_FILE")" --cost-limit 0 --output "$HOME/trajectory.json" </dev/null`,
-		Hosts: []string{"pypi.org", "files.pythonhosted.org"},
+		Hosts: config.RegistryHosts()["python"],
 	},
 }
 
@@ -77,7 +77,7 @@ func resolve(d eval.Driver) (eval.Driver, error) {
 	}
 	p, ok := presets[d.Preset]
 	if !ok {
-		return d, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "there is no driver %q; there are %s", d.Preset, strings.Join(Presets(), ", "))
+		return d, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "unknown driver %q; built-in drivers: %s", d.Preset, strings.Join(Presets(), ", "))
 	}
 	p.Install, p.Command = cmp.Or(d.Install, p.Install), cmp.Or(d.Command, p.Command)
 	p.Environment = d.Environment

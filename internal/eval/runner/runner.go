@@ -43,7 +43,7 @@ type Runner struct {
 	Log     *slog.Logger
 	// Progress is called when a result starts and ends. Calls may be concurrent.
 	Progress func(Progress)
-	// Drive runs another agent; nil: there is no driver.
+	// Drive runs another agent; nil: only runs of this program.
 	Drive func(ctx context.Context, d Drive) (Driven, error)
 }
 
