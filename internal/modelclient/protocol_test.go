@@ -497,6 +497,40 @@ func TestLongIDsOfAnotherProvidersCallsAreShortenedForChat(t *testing.T) {
 	require.Equal(t, "call_short", calls[2].ID)
 }
 
+func TestModelsOfMistralGetIDsOfTheirOwnForm(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"mistral-large-latest": "^[a-zA-Z0-9]{9}$", "mistralai/devstral-2512": "^[a-zA-Z0-9]{9}$", "pixtral-large": "^[a-zA-Z0-9]{9}$", "gpt-5": "^call_[12]$"} {
+		var sent string
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			sent = string(body)
+			answer(200, `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`)(w, r)
+		})
+		client := newClient(t, model.Provider{Kind: model.KindCompatible, BaseURL: url}, Options{})
+		req := question()
+		req.Choice.Model = name
+		req.Messages = append(req.Messages,
+			model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "call_1", Name: "read", Arguments: "{}"}, {ID: "call_2", Name: "read", Arguments: "{}"}, {ID: "aB3dE6gH9", Name: "read", Arguments: "{}"}}},
+			model.Message{Role: model.RoleTool, ToolCallID: "call_1", Text: "one"}, model.Message{Role: model.RoleTool, ToolCallID: "call_2", Text: "two"}, model.Message{Role: model.RoleTool, ToolCallID: "aB3dE6gH9", Text: "three"})
+		_, err := client.Complete(t.Context(), req)
+		require.NoError(t, err)
+		var body struct {
+			Messages []struct {
+				ToolCallID string                `json:"tool_call_id"`
+				ToolCalls  []struct{ ID string } `json:"tool_calls"`
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(sent), &body))
+		calls := body.Messages[2].ToolCalls
+		require.NotEqual(t, calls[0].ID, calls[1].ID, name)
+		for i, c := range calls[:2] {
+			require.Regexp(t, want, c.ID, name)
+			require.Equal(t, c.ID, body.Messages[3+i].ToolCallID, name)
+		}
+		require.Equal(t, "aB3dE6gH9", calls[2].ID, name)
+	}
+}
+
 func TestAModelsOwnLongIDsStayAsItsThoughtsReferToThem(t *testing.T) {
 	t.Parallel()
 	long := "tool_" + strings.Repeat("b", 60)

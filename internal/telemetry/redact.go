@@ -353,8 +353,12 @@ func RedactJSON(doc json.RawMessage) json.RawMessage {
 	return out
 }
 
+// minSecretDigits is the length of the shortest number that is a PIN or a password under the name of a
+// secret. Shorter ones are counts.
+const minSecretDigits = 4
+
 // redactStrings redacts the strings of a decoded document, and reports whether that changed any. Strings
-// under the name of a secret are redacted completely.
+// and numbers under the name of a secret are redacted completely.
 func redactStrings(v any, name string) (out any, changed bool) {
 	switch v := v.(type) {
 	case string:
@@ -363,6 +367,10 @@ func redactStrings(v any, name string) (out any, changed bool) {
 			redacted = Redacted
 		}
 		return redacted, redacted != v
+	case json.Number:
+		if IsSecretName(name) && len(v) >= minSecretDigits {
+			return Redacted, true
+		}
 	case []any:
 		for i := range v {
 			var did bool

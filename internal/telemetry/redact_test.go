@@ -316,6 +316,17 @@ func TestEscapedLettersHideNoSecretInJSON(t *testing.T) {
 	}
 }
 
+func TestNumbersUnderTheNameOfASecretAreRedacted(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"password":123456,"a":"\u0041"}`:         `{"a":"A","password":"[redacted]"}`,
+		`{"pin_token":[12345],"secret":"hunter2"}`: `{"pin_token":["[redacted]"],"secret":"[redacted]"}`,
+		`{"max_tokens":4096,"a":"\u0041"}`:         `{"max_tokens":4096,"a":"\u0041"}`,
+	} {
+		require.Equal(t, want, string(telemetry.RedactJSON([]byte(in))), in)
+	}
+}
+
 func TestSecretsAfterFlagsAndInBlocksLeaveTheText(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

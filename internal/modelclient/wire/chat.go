@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"regexp"
 	"unicode/utf8"
 
 	"github.com/openai/openai-go/v3"
@@ -133,7 +134,7 @@ func chatFormat(s *model.Schema) openai.ChatCompletionNewParamsResponseFormatUni
 func chatConversation(c *Call, all []model.Message) []openai.ChatCompletionMessageParamUnion {
 	var out []openai.ChatCompletionMessageParamUnion
 	var later []openai.ChatCompletionContentPartUnionParam
-	ids := chatIDs{}
+	ids := newChatIDs(c.Request.Choice.Model)
 	for i, m := range all {
 		text, pictures := c.shown(m)
 		switch m.Role {
@@ -177,25 +178,42 @@ func chatParts(text string, pictures []model.Image) []openai.ChatCompletionConte
 // maxChatID is the length of the longest id of a tool call that OpenAI accepts, in characters.
 const maxChatID = 40
 
-// chatIDs maps the ids of tool calls to those that are sent.
-type chatIDs map[string]string
+// mistralID is the only form of ids that Mistral accepts. A conversation that moves to one of its models
+// contains those of other providers.
+var mistralID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
-// of returns the id that is sent for a call.
-func (ids chatIDs) of(id string) string {
-	if sent, ok := ids[id]; ok {
+// mistralModel matches the names of Mistral's models, also as resellers name them.
+var mistralModel = regexp.MustCompile(`(?i)(mis|codes|devs|magis|minis)tral|(pix|vox)tral`)
+
+// chatIDs maps the ids of tool calls to those that are sent.
+type chatIDs struct {
+	mistral bool
+	sent    map[string]string
+}
+
+func newChatIDs(modelName string) *chatIDs {
+	return &chatIDs{mistral: mistralModel.MatchString(modelName), sent: map[string]string{}}
+}
+
+// of returns the id that is sent for a call: always the same for the same id.
+func (ids *chatIDs) of(id string) string {
+	if sent, ok := ids.sent[id]; ok {
 		return sent
 	}
-	if utf8.RuneCountInString(id) <= maxChatID {
-		return id
-	}
 	sum := sha256.Sum256([]byte(id))
-	return "call_" + hex.EncodeToString(sum[:16])
+	switch {
+	case ids.mistral && !mistralID.MatchString(id):
+		return hex.EncodeToString(sum[:])[:9]
+	case utf8.RuneCountInString(id) > maxChatID:
+		return "call_" + hex.EncodeToString(sum[:16])
+	}
+	return id
 }
 
 // chatAssistant returns a turn of the model. What it thought, in OpenRouter's form, goes back unchanged
 // and only to the same model, with the ids of its calls, to which it may refer. Other turns may be those
-// of another provider, so ids that are too long are shortened.
-func chatAssistant(m model.Message, modelName string, ids chatIDs) openai.ChatCompletionMessageParamUnion {
+// of another provider, so ids that the model would reject are replaced.
+func chatAssistant(m model.Message, modelName string, ids *chatIDs) openai.ChatCompletionMessageParamUnion {
 	var a openai.ChatCompletionAssistantMessageParam
 	if m.Text != "" || len(m.ToolCalls) == 0 {
 		a.Content.OfString = param.NewOpt(m.Text)
@@ -203,9 +221,9 @@ func chatAssistant(m model.Message, modelName string, ids chatIDs) openai.ChatCo
 	r := m.Reasoning
 	own := r != nil && r.API == chatAPI && r.Model == modelName
 	for _, c := range m.ToolCalls {
-		delete(ids, c.ID)
+		delete(ids.sent, c.ID)
 		if own {
-			ids[c.ID] = c.ID
+			ids.sent[c.ID] = c.ID
 		}
 		a.ToolCalls = append(a.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
 			OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
