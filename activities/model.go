@@ -73,6 +73,9 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 			out.Finish, out.Summary, out.Blocked = false, "", ""
 		}
 	}
+	if out.Bad == "" && in.Tools != nil {
+		out.Done = a.callShortTools(ctx, in, out)
+	}
 	return out, nil
 }
 

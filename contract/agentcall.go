@@ -197,6 +197,17 @@ type ThinkInput struct {
 	Left      *StepLeft     `json:"left,omitempty"`      // nil: the step has no limits of its own
 	Brief     *Brief        `json:"brief,omitempty"`     // set for a member of a deliberation: it has moves instead of tools
 	Fallbacks []ModelChoice `json:"fallbacks,omitempty"` // models to use while Model is out, in order
+	Tools     *TurnTools    `json:"tools,omitempty"`     // nil: its tool calls are left to the workflow
+}
+
+// TurnTools is the input for the short tool calls of a turn, which its model call's activity carries
+// out too: a turn without long ones is one activity.
+type TurnTools struct {
+	Workspace Workspace     `json:"workspace"`
+	From      Workspace     `json:"from"` // where the agent began, slim
+	Timeout   time.Duration `json:"timeout"`
+	// FinishApart leaves a call that finishes the work to the workflow, which runs checks before.
+	FinishApart bool `json:"finish_apart,omitempty"`
 }
 
 // StepLeft is the remaining budget of a step: a call is not made if its request already exceeds it.
@@ -244,6 +255,13 @@ type ThinkResult struct {
 	Moves     []Move        `json:"moves,omitempty"` // of a member of a deliberation
 	Code      Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
 	MovesSent bool          `json:"told,omitempty"`  // the moves were sent to the deliberation and are omitted here
+	Done      []DoneCall    `json:"done,omitempty"`  // the tool calls that are already carried out, in their order
+}
+
+// DoneCall is a tool call that the activity of its model call has carried out.
+type DoneCall struct {
+	Index   int         `json:"index"` // of the call in the turn
+	Outcome ToolOutcome `json:"outcome"`
 }
 
 // ToolCallRef identifies one tool call of a turn. Arguments stay in the transcript.
@@ -252,6 +270,19 @@ type ToolCallRef struct {
 	Tool     string `json:"tool"`
 	ReadOnly bool   `json:"read_only,omitempty"` // does not change the workspace, may run in parallel
 	Long     bool   `json:"long,omitempty"`      // may take more than 2 s
+}
+
+// maxParallelReads is how many read-only tool calls run at the same time.
+const maxParallelReads = 8
+
+// SideBySide returns how many of the first calls run at the same time: adjacent ones that only read. It
+// is at least 1; calls must not be empty.
+func SideBySide(calls []ToolCallRef) int {
+	n := 1
+	for calls[0].ReadOnly && n < min(len(calls), maxParallelReads) && calls[n].ReadOnly {
+		n++
+	}
+	return n
 }
 
 // ToolInput is the input for one tool call.

@@ -18,8 +18,8 @@ import (
 )
 
 // Workflow is one agent loop: the model thinks, calls tools and sees the results, until it reports
-// that it is done or its budget is used up. Each model call and each tool call is a separate
-// activity. The conversation stays in the database, so the history holds only keys and decisions. A
+// that it is done or its budget is used up. A model call and its short tool calls are one activity;
+// each long tool call is another. The conversation stays in the database, so the history holds only keys and decisions. A
 // failed step is returned as a result with a failure, not as an error.
 func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult, error) {
 	l := newLoop(ctx, in)
@@ -171,6 +171,9 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+options.ModelWait, contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
 		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks,
+		Tools: &contract.TurnTools{
+			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, FinishApart: l.in.Settings.FinishRefusals > 0,
+		},
 	}).Get(ctx, &think)
 	if err != nil {
 		return false, fault.Of(err)
@@ -189,7 +192,11 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	if think.Finish && think.Blocked == "" && l.in.Settings.FinishRefusals > 0 {
 		calls, last = finishApart(calls)
 	}
-	if failure := l.callTools(ctx, calls); failure != nil {
+	calls, failure := l.recordDone(calls, think.Done)
+	if failure == nil {
+		failure = l.callTools(ctx, calls)
+	}
+	if failure != nil {
 		return false, failure
 	}
 	if len(last) > 0 {
@@ -289,10 +296,7 @@ func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *co
 				return failure
 			}
 		}
-		n := 1
-		for calls[0].ReadOnly && n < min(len(calls), maxParallelReads) && calls[n].ReadOnly {
-			n++
-		}
+		n := contract.SideBySide(calls)
 		if failure := l.callSideBySide(ctx, calls[:n]); failure != nil {
 			return failure
 		}
@@ -301,8 +305,20 @@ func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *co
 	return nil
 }
 
-// maxParallelReads is how many read-only tool calls run at the same time.
-const maxParallelReads = 8
+// recordDone records the outcomes of the calls that were carried out with their model call, which are
+// the first ones, and returns the others. Activities of earlier code carry out none.
+func (l *loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall) ([]contract.ToolCallRef, *contract.Failure) {
+	for _, d := range done {
+		if len(calls) == 0 || calls[0].Index != d.Index {
+			break
+		}
+		if failure := l.recordOutcome(calls[0], d.Outcome); failure != nil {
+			return nil, failure
+		}
+		calls = calls[1:]
+	}
+	return calls, nil
+}
 
 func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
 	futures := make([]workflow.Future, len(calls))
