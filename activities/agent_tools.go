@@ -249,9 +249,11 @@ func (a *Activities) checkNow(ctx context.Context, in contract.ToolInput, run st
 	return store.BaselineCheck{Result: done.result, Cases: done.outcome.Cases, Findings: done.outcome.Findings}, name, err
 }
 
-// describeCheck describes the outcome of a check for an agent.
+// describeCheck describes the outcome of a check for an agent. A test that fails on the base commit too
+// is only named.
 func describeCheck(r contract.CheckResult, cases []contract.TestCase, findings []contract.Finding) string {
 	var b strings.Builder
+	failing, known := failingCases(cases, findings)
 	switch {
 	case r.Skipped:
 		fmt.Fprintf(&b, "%s was skipped: %s\n", r.Check.Name, fault.Clip(r.Message, caseBytes))
@@ -259,6 +261,8 @@ func describeCheck(r contract.CheckResult, cases []contract.TestCase, findings [
 		fmt.Fprintf(&b, "%s fails only as it does on the base commit, which does not count: %s\n", r.Check.Name, fault.Clip(r.Message, caseBytes))
 	case r.OK:
 		fmt.Fprintf(&b, "%s passed\n", r.Check.Name)
+	case len(failing) > 0: // the message is that of the first
+		fmt.Fprintf(&b, "%s failed\n", r.Check.Name)
 	default:
 		fmt.Fprintf(&b, "%s failed: %s\n", r.Check.Name, fault.Clip(r.Message, caseBytes))
 	}
@@ -268,15 +272,17 @@ func describeCheck(r contract.CheckResult, cases []contract.TestCase, findings [
 	if r.OK && !r.KnownOnly {
 		return telemetry.Redact(b.String())
 	}
+	if len(known) > 0 && !r.KnownOnly {
+		fmt.Fprintf(&b, "Of these, %d fail on the base commit too, which does not count: %s\n", len(known), fault.Clip(strings.Join(known, ", "), caseBytes))
+	}
+	described := map[string]bool{}
 	more := 0
-	for _, c := range cases {
-		if c.Status != contract.TestFailed {
-			continue
-		}
+	for _, c := range failing {
 		if b.Len() > reportBytes {
 			more++
 			continue
 		}
+		described[c.Name] = true
 		fmt.Fprintf(&b, "FAILED %s", c.Name)
 		if c.Location != "" {
 			fmt.Fprintf(&b, " at %s", c.Location)
@@ -284,7 +290,7 @@ func describeCheck(r contract.CheckResult, cases []contract.TestCase, findings [
 		fmt.Fprintf(&b, "\n%s\n", clipped(c.Message, caseBytes))
 	}
 	for _, f := range findings {
-		if f.Status == contract.FindingKnown {
+		if f.Status == contract.FindingKnown || described[f.Rule] {
 			continue
 		}
 		if b.Len() > reportBytes {
@@ -297,4 +303,25 @@ func describeCheck(r contract.CheckResult, cases []contract.TestCase, findings [
 		fmt.Fprintf(&b, "[%d more failures and findings]\n", more)
 	}
 	return telemetry.Redact(b.String())
+}
+
+// failingCases returns the failed tests, and apart from them the names of those that fail on the base
+// commit too.
+func failingCases(cases []contract.TestCase, findings []contract.Finding) (failing []contract.TestCase, known []string) {
+	before := map[string]bool{}
+	for _, f := range findings {
+		if f.Rule != "" && f.Status == contract.FindingKnown {
+			before[f.Rule] = true
+		}
+	}
+	for _, c := range cases {
+		switch {
+		case c.Status != contract.TestFailed:
+		case before[c.Name]:
+			known = append(known, c.Name)
+		default:
+			failing = append(failing, c)
+		}
+	}
+	return failing, known
 }

@@ -18,7 +18,7 @@ func (a *Activities) askBrain(ws contract.Workspace) func(context.Context, strin
 		if err != nil {
 			return "", err
 		}
-		answer, err := view.Search(ctx, brain.Query{Text: query})
+		answer, err := view.Search(ctx, brain.Query{Text: query, Tokens: a.Config.Brain.Answer})
 		if err != nil || len(answer.Files) == 0 {
 			return "", err
 		}

@@ -17,7 +17,7 @@ const (
 	// listedBytes is the maximum size of that list.
 	listedBytes = 64 << 10
 	// ExcerptBytes is the maximum size of one file's excerpt for the planner.
-	ExcerptBytes = 4 << 10
+	ExcerptBytes = 2 << 10
 	// ExcerptsBytes is the maximum size of all excerpts together.
 	ExcerptsBytes = 16 << 10
 	// MaxExcerptFile is the maximum size of a file that is excerpted.

@@ -12,7 +12,7 @@ import (
 var askBrainDescription string
 
 type askBrainParams struct {
-	Query string `json:"query" jsonschema:"minLength=1,maxLength=8000" jsonschema_description:"What to find, such as: where is the retry delay of failed requests computed?"`
+	Query string `json:"query" jsonschema:"minLength=1,maxLength=8000" jsonschema_description:"What to find."`
 }
 
 func askBrain() Tool {

@@ -13,8 +13,8 @@ import (
 var checkDescription string
 
 type checkParams struct {
-	Name string `json:"name" jsonschema:"minLength=1" jsonschema_description:"Name of the check, as listed in your task."`
-	On   string `json:"on,omitempty" jsonschema:"enum=workspace,enum=base" jsonschema_description:"workspace: with all changes so far. base: without any change. Default: workspace."`
+	Name string `json:"name" jsonschema:"minLength=1" jsonschema_description:"Name, as in your task."`
+	On   string `json:"on,omitempty" jsonschema:"enum=workspace,enum=base" jsonschema_description:"base: without any change. Default: workspace."`
 }
 
 func check() Tool {

@@ -18,8 +18,8 @@ import (
 var createFileDescription string
 
 type createFileParams struct {
-	Path    string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File to create, relative to the workspace."`
-	Content string `json:"content" jsonschema_description:"The complete content of the file."`
+	Path    string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File."`
+	Content string `json:"content" jsonschema_description:"Complete content."`
 }
 
 func createFile() Tool {

@@ -9,7 +9,7 @@ import (
 var deleteFileDescription string
 
 type deleteFileParams struct {
-	Path string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File to delete, relative to the workspace."`
+	Path string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File."`
 }
 
 func deleteFile() Tool {

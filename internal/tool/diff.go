@@ -12,7 +12,7 @@ import (
 var diffDescription string
 
 type diffParams struct {
-	Path string `json:"path,omitempty" jsonschema_description:"File or directory to compare, relative to the workspace. Default: everything."`
+	Path string `json:"path,omitempty" jsonschema_description:"File or directory. Default: all."`
 }
 
 func diff() Tool {

@@ -13,18 +13,18 @@ import (
 var editFileDescription string
 
 type editFileParams struct {
-	Path       string     `json:"path" jsonschema:"minLength=1" jsonschema_description:"File to change, relative to the workspace."`
-	Edits      []textEdit `json:"edits,omitempty" jsonschema:"minItems=1,maxItems=50" jsonschema_description:"Several replacements, made in this order, all or none of them."`
-	OldText    string     `json:"old_text,omitempty" jsonschema:"minLength=1" jsonschema_description:"For a single replacement: the text to replace, exactly as it appears in the file."`
-	NewText    *string    `json:"new_text,omitempty" jsonschema_description:"For a single replacement: the new text."`
-	ReplaceAll bool       `json:"replace_all,omitempty" jsonschema_description:"For a single replacement: replace every occurrence instead of exactly one."`
+	Path       string     `json:"path" jsonschema:"minLength=1" jsonschema_description:"File."`
+	Edits      []textEdit `json:"edits,omitempty" jsonschema:"minItems=1,maxItems=50" jsonschema_description:"Several replacements."`
+	OldText    string     `json:"old_text,omitempty" jsonschema:"minLength=1" jsonschema_description:"For a single replacement."`
+	NewText    *string    `json:"new_text,omitempty" jsonschema_description:"For a single replacement."`
+	ReplaceAll bool       `json:"replace_all,omitempty" jsonschema_description:"For a single replacement."`
 }
 
 // textEdit is one replacement.
 type textEdit struct {
-	OldText    string `json:"old_text" jsonschema:"minLength=1" jsonschema_description:"Text to replace, exactly as it appears in the file."`
+	OldText    string `json:"old_text" jsonschema:"minLength=1" jsonschema_description:"Text to replace."`
 	NewText    string `json:"new_text" jsonschema_description:"Replacement text."`
-	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema_description:"Replace every occurrence instead of exactly one."`
+	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema_description:"Replace every occurrence."`
 }
 
 func editFile() Tool {

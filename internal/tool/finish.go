@@ -9,8 +9,8 @@ import (
 var finishDescription string
 
 type finishParams struct {
-	Summary string `json:"summary" jsonschema:"minLength=1" jsonschema_description:"Summary of what was done, in a few sentences."`
-	Blocked string `json:"blocked,omitempty" jsonschema_description:"Only if the task cannot be done here: the obstacle, and what would help. A person will be asked for help."`
+	Summary string `json:"summary" jsonschema:"minLength=1" jsonschema_description:"What was changed, why, and how it was checked, in a few sentences."`
+	Blocked string `json:"blocked,omitempty" jsonschema_description:"The obstacle, and what would help. A person is asked."`
 }
 
 func finish() Tool {

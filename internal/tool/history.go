@@ -12,9 +12,9 @@ import (
 var historyDescription string
 
 type historyParams struct {
-	Path      string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File or directory, relative to the workspace, as it is named in the base commit."`
-	StartLine int    `json:"start_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"First line of the file whose origin to show."`
-	EndLine   int    `json:"end_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"Last line whose origin to show. Default: start_line."`
+	Path      string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File or directory, as named in the base commit."`
+	StartLine int    `json:"start_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"First line whose origin to show."`
+	EndLine   int    `json:"end_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"Last one."`
 }
 
 func history() Tool {

@@ -15,8 +15,8 @@ import (
 var listFilesDescription string
 
 type listFilesParams struct {
-	Path string `json:"path,omitempty" jsonschema_description:"Directory to list, relative to the workspace. Default: the whole workspace."`
-	Glob string `json:"glob,omitempty" jsonschema_description:"Pattern that paths must match, such as **/*.go."`
+	Path string `json:"path,omitempty" jsonschema_description:"Directory. Default: all."`
+	Glob string `json:"glob,omitempty" jsonschema_description:"Such as **/*.go."`
 }
 
 func listFiles() Tool {

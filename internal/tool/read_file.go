@@ -15,9 +15,9 @@ import (
 var readFileDescription string
 
 type readFileParams struct {
-	Path      string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File to read, relative to the workspace."`
-	StartLine int    `json:"start_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"First line to read, counting from 1. Default: 1."`
-	EndLine   int    `json:"end_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"Last line to read. Default: the last line of the file."`
+	Path      string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File."`
+	StartLine int    `json:"start_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"First line, from 1."`
+	EndLine   int    `json:"end_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"Last line."`
 }
 
 func readFile() Tool {

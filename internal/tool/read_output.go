@@ -14,10 +14,10 @@ import (
 var readOutputDescription string
 
 type readOutputParams struct {
-	ID        string `json:"id" jsonschema:"minLength=1,maxLength=300" jsonschema_description:"Id of the output, as given where it was shortened or omitted."`
-	StartLine int    `json:"start_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"First line to read, counting from 1. Default: 1."`
-	EndLine   int    `json:"end_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"Last line to read. Default: as many as fit."`
-	Offset    int    `json:"offset,omitempty" jsonschema:"minimum=0" jsonschema_description:"Instead of lines: position in bytes from which to read, for very long lines."`
+	ID        string `json:"id" jsonschema:"minLength=1,maxLength=300" jsonschema_description:"Id of the output."`
+	StartLine int    `json:"start_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"First line, from 1."`
+	EndLine   int    `json:"end_line,omitempty" jsonschema:"minimum=1" jsonschema_description:"Last line."`
+	Offset    int    `json:"offset,omitempty" jsonschema:"minimum=0" jsonschema_description:"Instead of lines: byte position, for very long lines."`
 }
 
 func readOutput() Tool {

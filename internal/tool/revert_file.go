@@ -14,8 +14,8 @@ import (
 var revertFileDescription string
 
 type revertFileParams struct {
-	Path string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File to restore, relative to the workspace."`
-	To   Time   `json:"to,omitempty" jsonschema:"enum=base,enum=step" jsonschema_description:"base: as in the base commit. step: as it was when you began. Default: step."`
+	Path string `json:"path" jsonschema:"minLength=1" jsonschema_description:"File."`
+	To   Time   `json:"to,omitempty" jsonschema:"enum=base,enum=step" jsonschema_description:"Default: step (when you began)."`
 }
 
 func revertFile() Tool {

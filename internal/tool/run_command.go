@@ -19,8 +19,8 @@ import (
 var runCommandDescription string
 
 type runCommandParams struct {
-	Command        string `json:"command" jsonschema:"minLength=1" jsonschema_description:"Shell command to run."`
-	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"Time limit in seconds. Default: the maximum allowed."`
+	Command        string `json:"command" jsonschema:"minLength=1" jsonschema_description:"Shell command."`
+	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"minimum=1" jsonschema_description:"Default: the maximum."`
 }
 
 func runCommand() Tool {

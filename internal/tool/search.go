@@ -18,8 +18,8 @@ import (
 var searchDescription string
 
 type searchParams struct {
-	Pattern string `json:"pattern" jsonschema:"minLength=1" jsonschema_description:"Regular expression (RE2), matched within each line."`
-	Path    string `json:"path,omitempty" jsonschema_description:"Directory, file or glob to search in, relative to the workspace. Default: the whole workspace."`
+	Pattern string `json:"pattern" jsonschema:"minLength=1" jsonschema_description:"Matched within each line."`
+	Path    string `json:"path,omitempty" jsonschema_description:"Directory, file or glob. Default: all."`
 }
 
 func search() Tool {

@@ -12,7 +12,7 @@ var summarizeDescription string
 const SummaryBytes = 16 << 10
 
 type summarizeParams struct {
-	Summary string `json:"summary" jsonschema:"minLength=1,maxLength=16384" jsonschema_description:"What you would need to continue without the conversation: what you found out and where (files, lines), decisions and their reasons, what has been changed and checked with which result, what failed and why, and what is left to do."`
+	Summary string `json:"summary" jsonschema:"minLength=1,maxLength=16384" jsonschema_description:"All you need to continue: findings with files and lines, decisions and reasons, changes, checks and their results, failures, what is left."`
 }
 
 func summarize() Tool {

@@ -18,7 +18,7 @@ type TodoItem struct {
 
 // TodoList is a list of what to do, the argument of the todo tool.
 type TodoList struct {
-	Items []TodoItem `json:"items" jsonschema:"maxItems=50" jsonschema_description:"The whole list. It replaces the previous one."`
+	Items []TodoItem `json:"items" jsonschema:"maxItems=50" jsonschema_description:"The whole list, each time."`
 }
 
 // String returns the list, one item per line.

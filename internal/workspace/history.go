@@ -16,8 +16,10 @@ import (
 const (
 	// historyDepth is how many generations of commits History fetches.
 	historyDepth = 1000
-	// historyCommits is how many commits History lists.
-	historyCommits = 25
+	// historyCommits is how many commits History lists, and historyBesideLines how many beside the
+	// origins of lines.
+	historyCommits     = 25
+	historyBesideLines = 5
 	// historyBytes limits the output of each of its git commands.
 	historyBytes = 64 << 10
 )
@@ -44,7 +46,11 @@ func (m *Manager) History(ctx context.Context, ws contract.Workspace, path strin
 	if err := h.fetchHistory(ctx, r, ws.Base); err != nil {
 		return "", false, err
 	}
-	text, err = h.log(ctx, ws.Base, path)
+	most := historyCommits
+	if lines.First > 0 {
+		most = historyBesideLines
+	}
+	text, err = h.log(ctx, ws.Base, path, most)
 	if err == nil && lines.First > 0 {
 		var origins string
 		origins, err = h.blame(ctx, ws.Base, path, lines)
@@ -98,17 +104,17 @@ func (r *mirror) fetchHistory(ctx context.Context, of *mirror, base string) erro
 	return nil
 }
 
-// log lists the last commits that changed a path.
-func (r *mirror) log(ctx context.Context, base, path string) (string, error) {
+// log lists the last commits that changed a path, at most the given number.
+func (r *mirror) log(ctx context.Context, base, path string, most int) (string, error) {
 	out, err := r.limitedRun(ctx,
-		"log", fmt.Sprintf("--max-count=%d", historyCommits+1), "--no-color", "--no-decorate", "--no-show-signature", "--no-notes", "--no-mailmap",
+		"log", fmt.Sprintf("--max-count=%d", most+1), "--no-color", "--no-decorate", "--no-show-signature", "--no-notes", "--no-mailmap",
 		"--no-ext-diff", "--no-textconv", "--date=short", "--format=%h %ad %an: %s", base, "--", path)
 	if err != nil {
 		return "", localFault(err, "could not list the commits that changed %s", path)
 	}
 	lines := slices.Collect(strings.Lines(out))
-	if len(lines) > historyCommits {
-		return strings.Join(lines[:historyCommits], "") + "[earlier commits are not shown]\n", nil
+	if len(lines) > most {
+		return strings.Join(lines[:most], "") + "[earlier commits are not shown]\n", nil
 	}
 	if _, err := os.Stat(filepath.Join(r.gitDir(), "shallow")); err == nil {
 		out += fmt.Sprintf("[commits more than %d generations ago are not known]\n", historyDepth)
