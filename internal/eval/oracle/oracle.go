@@ -47,11 +47,12 @@ type Solution struct {
 	Files []string `json:"files"`
 	// Calls produce the solution from the base.
 	Calls []commits.Call `json:"calls"`
-	// Wrong, if set, produce a state with a mistake from the base. Fix corrects that mistake, and
-	// Again produces the solution from either state.
+	// Again produces the solution from any state: a second attempt starts from the files of the
+	// first one.
+	Again []commits.Call `json:"again,omitempty"`
+	// Wrong, if set, produce a state with a mistake from the base, and Fix corrects that mistake.
 	Wrong []commits.Call `json:"wrong,omitempty"`
 	Fix   []commits.Call `json:"fix,omitempty"`
-	Again []commits.Call `json:"again,omitempty"`
 }
 
 // Store writes a solution and returns the name of the model that plays it.
@@ -142,14 +143,14 @@ func (s Solution) plan() contract.Plan {
 // finishes. If its work is not accepted, it corrects the mistake.
 func (s Solution) work(r scripted.Request) []scripted.Call {
 	turn, finished := position(r.Messages)
-	calls := s.Wrong
+	calls := s.Calls
 	switch again := finished || r.Agent == string(contract.AgentRepair); {
 	case again: // without a mistake, nothing has to be corrected
 		calls = s.Fix
-	case len(s.Wrong) == 0:
-		calls = s.Calls
 	case r.Attempt > 1:
 		calls = s.Again
+	case len(s.Wrong) > 0:
+		calls = s.Wrong
 	}
 	batches := slices.Collect(slices.Chunk(calls, commits.TurnCalls))
 	if reads := s.reads(calls); len(reads) > 0 {

@@ -47,6 +47,12 @@ func newModel(t *testing.T, s oracle.Solution) model {
 // ask returns the calls of the model after the given turns, each the names of its calls, or its text.
 func (m model) ask(agent string, tools string, turns ...string) (calls []string, text string) {
 	m.t.Helper()
+	return m.askAgain("1", agent, tools, turns...)
+}
+
+// askAgain is ask in a later attempt.
+func (m model) askAgain(attempt, agent, tools string, turns ...string) (calls []string, text string) {
+	m.t.Helper()
 	messages := []any{map[string]any{"role": "user", "content": "goal"}}
 	for _, turn := range turns {
 		messages = append(messages, map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{
@@ -62,6 +68,7 @@ func (m model) ask(agent string, tools string, turns ...string) (calls []string,
 	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodPost, m.url+"/v1/chat/completions", strings.NewReader(string(raw)))
 	require.NoError(m.t, err)
 	r.Header.Set("X-RGPT-Agent", agent)
+	r.Header.Set("X-RGPT-Attempt", attempt)
 	answer, err := http.DefaultClient.Do(r)
 	require.NoError(m.t, err)
 	defer answer.Body.Close()
@@ -118,4 +125,18 @@ func TestANoisyOracleFixesItsMistakeOnceItIsSeen(t *testing.T) {
 	require.Equal(t, []string{"edit_file fixed"}, calls)
 	calls, _ = m.ask("repair", tool.EditFile, "read_file", "edit_file")
 	require.Equal(t, []string{"finish"}, calls)
+}
+
+func TestASecondAttemptMakesNoChangeTwice(t *testing.T) {
+	t.Parallel()
+	s := oracle.Solution{
+		Title: "Fix it", Files: []string{"a.py"}, Calls: []commits.Call{call(tool.EditFile, "right")},
+		Again: []commits.Call{call(tool.DeleteFile, ""), call(tool.CreateFile, "whole")},
+	}
+	want := []string{"delete_file", "create_file whole"}
+	calls, _ := newModel(t, s).askAgain("2", "builder", tool.EditFile)
+	require.Equal(t, want, calls)
+	s.Wrong, s.Fix = []commits.Call{call(tool.EditFile, "wrong")}, []commits.Call{call(tool.EditFile, "fixed")}
+	calls, _ = newModel(t, s).askAgain("2", "builder", tool.EditFile)
+	require.Equal(t, want, calls)
 }
