@@ -59,6 +59,10 @@ func Draw(ctx context.Context, o Options) (Drawn, error) {
 	if err != nil {
 		return out, err
 	}
+	repo, err := o.repository(ctx)
+	if err != nil {
+		return out, err
+	}
 	failures := 0
 	for _, s := range picked.Scripts {
 		if len(out.Tasks) == o.Count || out.Tried >= o.Count*tries || failures == setupFailures {
@@ -74,7 +78,7 @@ func Draw(ctx context.Context, o Options) (Drawn, error) {
 		if why == "" {
 			out.Tried++
 			failures++
-			why, err = o.prove(ctx, s, &t)
+			why, err = o.prove(ctx, repo, s, &t)
 			switch {
 			case ctx.Err() != nil:
 				return out, context.Cause(ctx)
@@ -93,6 +97,19 @@ func Draw(ctx context.Context, o Options) (Drawn, error) {
 		o.tell(s, fmt.Sprintf("task %s: %d tests to fix, %d to keep", t.ID, len(t.FailToPass), len(t.PassToPass)))
 	}
 	return out, nil
+}
+
+// repository makes the repository in which the tests of all commits run. They share it, and with it
+// the copy and the compiled packages that the sandbox keeps for a repository: no agent works here,
+// so later commits need not be hidden.
+func (o Options) repository(ctx context.Context) (string, error) {
+	head, err := commits.Git(ctx, o.Source, "rev-parse", "--verify", "HEAD^{commit}")
+	if err != nil {
+		return "", err
+	}
+	head = strings.TrimSpace(head)
+	repo := filepath.Join(o.Dir, "draw", name(o.Repo)+"-"+head[:12])
+	return repo, commits.Truncate(ctx, o.Source, head, repo)
 }
 
 func (o Options) tell(s *commits.Script, what string) {
@@ -192,11 +209,7 @@ func leakedTest(t eval.Task) string {
 
 // prove runs the tests of a commit before and after its change, and sets the names of the tests of
 // the task. It returns why the commit makes no task.
-func (o Options) prove(ctx context.Context, s *commits.Script, t *eval.Task) (why string, err error) {
-	repo := filepath.Join(o.Dir, "draw", name(o.Repo)+"-"+s.ID[:12])
-	if err := commits.Truncate(ctx, o.Source, s.Parent, repo); err != nil {
-		return "", err
-	}
+func (o Options) prove(ctx context.Context, repo string, s *commits.Script, t *eval.Task) (why string, err error) {
 	after, err := commits.Lay(ctx, repo, t.Base, t.Base, t.Tests.Patch, t.Solution)
 	if err != nil {
 		return "", err
