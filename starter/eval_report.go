@@ -130,7 +130,7 @@ func (a *app) printComparison(c report.Comparison) {
 		if ratio > 0 {
 			times = fmt.Sprintf("%.2f", ratio)
 		}
-		fmt.Fprintf(w, "  %s\t"+format+"\t"+format+" to "+format+"\t%.3f\t%s\n", name, d.Value*scale, d.Low*scale, d.High*scale, d.P, times)
+		fmt.Fprintf(w, "  %s\t"+format+"\t"+format+" to "+format+"\t%s\t%s\n", name, d.Value*scale, d.Low*scale, d.High*scale, report.FormatP(d.P), times)
 	}
 	row("solved, in points", "%+.1f", 100, c.Rate, 0)
 	row("cost, in dollars", "%+.3f", 1, c.Cost, 0)

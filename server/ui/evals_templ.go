@@ -658,9 +658,9 @@ func evalComparison(c reports.Comparison) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var29 string
-		templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%s: %d solved by both, %d only by the first, %d only by the second, %d by neither", plural(c.Tasks, "task", "tasks"), c.Both, c.OnlyB, c.OnlyA, c.Neither))
+		templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%s: %d solved by both, %d only by %s, %d only by %s, %d by neither", plural(c.Tasks, "task", "tasks"), c.Both, c.OnlyB, Cut(c.B, 80), c.OnlyA, Cut(c.A, 80), c.Neither))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `evals.templ`, Line: 161, Col: 190}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `evals.templ`, Line: 161, Col: 203}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 		if templ_7745c5c3_Err != nil {
@@ -777,9 +777,9 @@ func evalDifference(name, format string, scale float64, d reports.Difference, ra
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var34 string
-		templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("%.3f", d.P))
+		templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(reports.FormatP(d.P))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `evals.templ`, Line: 187, Col: 59}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `evals.templ`, Line: 187, Col: 55}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 		if templ_7745c5c3_Err != nil {

@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -243,6 +244,14 @@ type Difference struct {
 	P float64 `json:"p" doc:"two-sided p-value of no difference"`
 }
 
+// FormatP returns a p-value for people, such as 0.042 or <0.001.
+func FormatP(p float64) string {
+	if p < 0.001 {
+		return "<0.001"
+	}
+	return fmt.Sprintf("%.3f", p)
+}
+
 // pair is a task with the results of two variants.
 type pair struct{ a, b evals.Result }
 
@@ -297,7 +306,8 @@ func pairsOf(a, b string, resultsA, resultsB []evals.Result) []pair {
 }
 
 // paired returns the mean difference of a value, with a bootstrap over tasks. The p-value is twice the
-// share of resamples on the other side of zero; it is never 0, because there are finitely many.
+// share of resamples on the other side of zero. It is never 0, because there are finitely many, and
+// never below that of a sign test on as many tasks: resamples of few tasks vary too little.
 func paired(pairs []pair, of func(evals.Result) float64) Difference {
 	deltas := make([]float64, len(pairs))
 	var sum float64
@@ -318,7 +328,7 @@ func paired(pairs []pair, of func(evals.Result) float64) Difference {
 	tail := (1 - Confidence) / 2
 	return Difference{
 		Interval: Interval{Value: sum / float64(len(deltas)), Low: quantile(means, tail), High: quantile(means, 1-tail)},
-		P:        min(1, 2*float64(min(below, above)+1)/float64(Resamples+1)),
+		P:        min(1, max(2*float64(min(below, above)+1)/float64(Resamples+1), math.Exp2(1-float64(len(deltas))))),
 	}
 }
 

@@ -82,3 +82,18 @@ func TestVariantsAreComparedTaskByTask(t *testing.T) {
 	require.InDelta(t, 1, same.Rate.P, 1e-9)
 	require.Equal(t, c, report.Compare("a", "b", all, all), "a report does not depend on chance")
 }
+
+func TestFewTasksNeverMakeASmallPValue(t *testing.T) {
+	t.Parallel()
+	var all []evals.Result
+	for i := range 7 {
+		all = append(all, result(i, "a", true, 1000), result(i, "b", true, 500))
+	}
+	for tasks, least := range map[int]float64{1: 1, 2: 0.5, 5: 0.0625, 7: 0.015625} {
+		c := report.Compare("a", "b", all[:2*tasks], all[:2*tasks])
+		require.Equal(t, tasks, c.Tasks)
+		require.InDelta(t, least, c.Prompt.P, 1e-9)
+	}
+	require.Equal(t, "<0.001", report.FormatP(0.0002))
+	require.Equal(t, "0.042", report.FormatP(0.0421))
+}
