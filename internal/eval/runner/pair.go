@@ -140,11 +140,16 @@ func (p *pair) create(ctx context.Context, work, hidden string) (int64, error) {
 }
 
 // settings returns the settings of the run: limits of the evaluation, then those of the task, then
-// those of the variant. Nobody answers questions, so they are asked only for a moment.
+// those of the variant. Nobody answers questions, so they are asked only for a moment. The mistake of
+// a noisy oracle is to reach the tester, so that it is healed: with checks before an agent finishes,
+// the agent would correct it within its step.
 func (p *pair) settings() (map[string]string, error) {
 	out := map[string]string{
 		"execution.intervention.wait": "1s",
 		"execution.run.time":          p.task.Timeout.Or(eval.DefaultTimeout).String(),
+	}
+	if p.variant.Oracle == eval.OracleNoisy {
+		out["execution.step.finish_checks"] = "false"
 	}
 	if p.CapMicros > 0 {
 		limit := p.CapMicros

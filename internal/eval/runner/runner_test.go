@@ -50,3 +50,20 @@ func TestKeysOfDriversAreNotStored(t *testing.T) {
 	require.Nil(t, withoutSecrets(v)[0].Driver.Environment)
 	require.NotNil(t, v[0].Driver.Environment)
 }
+
+func TestTheMistakeOfANoisyOracleReachesTheTester(t *testing.T) {
+	t.Parallel()
+	const key = "execution.step.finish_checks"
+	p := &pair{evaluation: &evaluation{Runner: &Runner{}}, variant: eval.Variant{Name: "noisy", Oracle: eval.OracleNoisy}}
+	settings, err := p.settings()
+	require.NoError(t, err)
+	require.Equal(t, "false", settings[key])
+	p.variant.Config = map[string]any{key: true}
+	settings, err = p.settings()
+	require.NoError(t, err)
+	require.Equal(t, "true", settings[key], "a variant can choose otherwise")
+	p.variant = eval.Variant{Name: "exact", Oracle: eval.OracleExact}
+	settings, err = p.settings()
+	require.NoError(t, err)
+	require.NotContains(t, settings, key)
+}
