@@ -41,6 +41,8 @@ const (
 	tokenBytes = 4
 	// listedCalls limits the list of calls that stands for a summary.
 	listedCalls = 6 << 10
+	// saidParts is the part of a window that the messages of people may fill whose turns are summarized.
+	saidParts = 16
 )
 
 // contextLimit is how much of a model's context window a conversation may fill.
@@ -79,7 +81,10 @@ type compaction struct {
 	stubs   int // exchanges up to it have references instead of results
 	dropped int // exchanges up to it are replaced by the summary
 	summary string
-	asked   int // the model was asked for a summary after this exchange; 0: it was not
+	given   string   // the last summary that the model gave
+	covered int      // exchanges up to it are part of given
+	said    []string // by people in the exchanges that are replaced
+	asked   int      // the model was asked for a summary after this exchange; 0: it was not
 	count   int
 }
 
@@ -130,9 +135,14 @@ type compactor struct {
 func (c *compactor) after(n int) {
 	c.levels[n] = c.count
 	if summary, ok := summaryIn(c.turns[n-1]); ok {
-		c.replaceBy(n, summary)
+		c.given, c.covered = summary, c.recentFrom(n)-1
+		c.replaceBy(n, prompt.Fenced("summary", summary))
 	} else if c.asked == n-1 && c.asked > 0 {
-		c.replaceBy(n, c.listCalls(c.recentFrom(n)-1))
+		text := prompt.Fenced("calls", c.listCalls(c.covered, c.recentFrom(n)-1))
+		if c.given != "" {
+			text = prompt.Fenced("summary", c.given) + "\nAfter that:\n" + text
+		}
+		c.replaceBy(n, text)
 	}
 	size := c.size(n, c.stubs)
 	if size <= c.limit {
@@ -148,20 +158,45 @@ func (c *compactor) after(n int) {
 	}
 }
 
-// replaceBy replaces the exchanges up to the recent ones before n by a summary.
+// replaceBy replaces the exchanges up to the recent ones before n by a summary. What people wrote in
+// them stays in view: it is an instruction, which a summary is not.
 func (c *compactor) replaceBy(n int, summary string) {
 	c.asked = 0
 	upTo := c.recentFrom(n) - 1
 	if upTo <= c.dropped {
 		return
 	}
-	text := "The earlier part of this conversation is replaced by a summary:\n" + prompt.Fenced("summary", summary)
+	text := "The earlier part of this conversation is replaced by a summary:\n" + summary
+	if said := c.saidUpTo(upTo); said != "" {
+		text += "\nIn that part, you got these messages:\n" + said
+	}
 	if todo := c.todo(upTo); todo != "" {
 		text += "\nYour todo list:\n" + prompt.Fenced("todo", todo)
 	}
 	c.summary = text + "\nread_output with the id of a turn, such as \"12\", shows it whole; \"12.0\" is the result of its first call."
 	c.dropped, c.stubs = upTo, max(c.stubs, upTo)
 	c.count++
+}
+
+// saidUpTo returns what people wrote in the exchanges up to n, the last messages if they are long.
+func (c *compactor) saidUpTo(n int) string {
+	for _, e := range c.turns[c.dropped:n] {
+		for _, m := range e {
+			if fromPerson(m.Message) {
+				c.said = append(c.said, m.Text)
+			}
+		}
+	}
+	left, from := int(c.window/saidParts*tokenBytes), len(c.said)
+	for from > 0 && left >= len(c.said[from-1]) {
+		from--
+		left -= len(c.said[from])
+	}
+	text := strings.Join(c.said[from:], "\n\n")
+	if from > 0 {
+		text = fmt.Sprintf("[%d earlier messages of people are omitted; read_output shows them with their turns]\n", from) + text
+	}
+	return text
 }
 
 // recentFrom returns the first of the last exchanges before and including n that stay whole.
@@ -304,11 +339,12 @@ func (c *compactor) todo(n int) string {
 	return ""
 }
 
-// listCalls lists the calls of the exchanges up to n, the last ones, for want of a summary.
-func (c *compactor) listCalls(n int) string {
+// listCalls lists the calls of the exchanges after one and up to n, the last ones, for want of a
+// summary.
+func (c *compactor) listCalls(after, n int) string {
 	var lines []string
 	size := 0
-	for i := n; i > 0 && size < listedCalls; i-- {
+	for i := n; i > after && size < listedCalls; i-- {
 		for _, m := range slices.Backward(c.turns[i-1]) {
 			for _, call := range slices.Backward(m.ToolCalls) {
 				line := shownName(call.Name) + " " + clipped(call.Arguments, stubBytes/2)

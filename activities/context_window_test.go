@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/internal/model"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
 )
 
 // talk is a conversation of calls with results of a size; a model that is asked for a summary gives
@@ -133,4 +134,80 @@ func TestASummaryAndATodoListCannotEndTheirFences(t *testing.T) {
 	require.Equal(t, 2, strings.Count(text, "<untrusted name="), text)
 	require.Equal(t, 2, strings.Count(text, "</untrusted>"), text)
 	require.Equal(t, 2, strings.Count(text, "become_root"), "the texts are kept")
+}
+
+// conversationWith is a conversation of results of a size, in which people write messages after some
+// exchanges, and in which the model gives the summaries that it is asked for if it knows one.
+func conversationWith(turns, size int, l contextLimit, said map[int]string, summary func(turn int) string) conversationView {
+	opening := []placed{{Message: model.Message{Role: model.RoleSystem, Text: "rules"}}, {Message: model.Message{Role: model.RoleUser, Text: "the goal"}}}
+	var all []exchange
+	for turn := 1; turn <= turns; turn++ {
+		view := viewWithin(opening, all, 4000, l)
+		call := model.ToolCall{ID: fmt.Sprint("c", turn), Name: "read_file", Arguments: fmt.Sprintf(`{"path":"file-%d.go"}`, turn)}
+		text := strings.Repeat("a line\n", size/7)
+		given := ""
+		if view.messages[len(view.messages)-1].Text == summaryRequest {
+			given = summary(turn)
+		}
+		if given != "" {
+			call.Name, call.Arguments, text = "summarize", fmt.Sprintf(`{"summary":%q}`, given), "ok"
+		}
+		next := exchange{
+			{Message: model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{call}}},
+			{id: fmt.Sprintf("%d.0", turn), Message: model.Message{Role: model.RoleTool, ToolCallID: call.ID, Text: text}},
+		}
+		if said[turn] != "" {
+			next = append(next, placed{Message: model.Message{Role: model.RoleUser, Text: said[turn]}})
+		}
+		all = append(all, next)
+	}
+	return viewWithin(opening, all, 4000, l)
+}
+
+func TestWhatPeopleWroteStaysInViewWhenItsTurnsAreSummarized(t *testing.T) {
+	t.Parallel()
+	l := limitOf(64<<10, 8<<10, 0.75)
+	told, err := prompt.Messages([]prompt.Message{{By: "ann", Text: "Keep the old flag."}})
+	require.NoError(t, err)
+	view := conversationWith(200, 5243, l, map[int]string{
+		2: told, 3: unusable + "it is not JSON", 4: reminder, 120: "Leave the docs alone.",
+	}, func(turn int) string { return fmt.Sprintf("Known after %d turns.", turn) })
+	require.Greater(t, view.compactions, 1)
+	summary := view.messages[2]
+	require.Equal(t, model.RoleUser, summary.Role)
+	require.Equal(t, 1, strings.Count(summary.Text, told), "as it was written: %s", summary.Text)
+	require.Contains(t, summary.Text, "Leave the docs alone.")
+	require.NotContains(t, summary.Text, "not JSON")
+	require.NotContains(t, summary.Text, "called no tool")
+	fence := summary.Text[strings.Index(summary.Text, "<untrusted"):strings.Index(summary.Text, "</untrusted>")]
+	require.NotContains(t, fence, "ann", "what people write is not data")
+}
+
+func TestMessagesOfPeopleTakeABoundedPartOfASummary(t *testing.T) {
+	t.Parallel()
+	l := limitOf(16<<10, 2<<10, 0.75)
+	said := map[int]string{}
+	for turn := 1; turn <= 100; turn++ {
+		said[turn] = fmt.Sprintf("message %03d ", turn) + strings.Repeat("x", 3<<10)
+	}
+	view := conversationWith(100, 100, l, said, func(int) string { return "Known." })
+	require.Less(t, 4000+sizeOfAll(view.messages), l.window)
+	require.Regexp(t, `earlier messages of people are omitted`, view.messages[2].Text)
+}
+
+func TestASummaryIsKeptIfTheModelGivesNoFurtherOne(t *testing.T) {
+	t.Parallel()
+	l := limitOf(32<<10, 4<<10, 0.75)
+	first := 0
+	view := conversationWith(300, 5243, l, nil, func(turn int) string {
+		if first == 0 {
+			first = turn
+			return "The parser is in parse.go."
+		}
+		return ""
+	})
+	require.Greater(t, view.compactions, 2)
+	require.Contains(t, view.messages[2].Text, "The last calls, without their results")
+	require.Contains(t, view.messages[2].Text, "The parser is in parse.go.")
+	require.Equal(t, 1, strings.Count(view.messages[2].Text, "The parser is in parse.go."))
 }

@@ -129,6 +129,15 @@ func tooMany(n int) string {
 // reminder is the message to a model that responded without calling a tool.
 const reminder = "Your response called no tool. Call a tool to continue, or call `finish` when the step is done or cannot be done."
 
+// unusable begins the message to a model about a response that could not be used.
+const unusable = "Your response could not be used: "
+
+// fromPerson reports whether a message of a conversation, after its opening, is what a person wrote.
+// The others to the model are about its responses.
+func fromPerson(m model.Message) bool {
+	return m.Role == model.RoleUser && m.Text != reminder && !strings.HasPrefix(m.Text, unusable)
+}
+
 // question is one model call being prepared or made.
 type question struct {
 	execution contract.ExecutionRef
@@ -627,11 +636,11 @@ func answerMessages(q question, answer stored) []model.Message {
 	var wrong string
 	switch n := len(answer.ToolCalls); {
 	case answer.Failure != nil:
-		wrong = "Your response could not be used: " + answer.Failure.Message
+		wrong = unusable + answer.Failure.Message
 	case n == 0:
 		wrong = reminder
 	case n > contract.TurnCallLimit:
-		wrong = "Your response could not be used: " + tooMany(n) + "."
+		wrong = unusable + tooMany(n) + "."
 	default:
 		return []model.Message{answer.Message()}
 	}
