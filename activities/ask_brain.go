@@ -2,23 +2,40 @@ package activities
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/brain"
 )
 
+// localIndexWait is how long a local activity waits for an index: most trees differ in few files from
+// one that is indexed.
+const localIndexWait = 2 * time.Second
+
+// indexNotReady is the answer to a question that no index can answer yet.
+const indexNotReady = "The index of this repository is not ready yet. Use search and list_files, or ask again later."
+
 // askBrain returns what answers an agent's questions about the files of its workspace; nil if there is
-// no index.
-func (a *Activities) askBrain(ws contract.Workspace) func(context.Context, string) (string, error) {
+// no index. In a local activity, the question fails with brain.ErrNotReady if the index must be made
+// first: an ordinary activity can wait for it.
+func (a *Activities) askBrain(ws contract.Workspace, local bool) func(context.Context, string) (string, error) {
 	if a.Brain == nil {
 		return nil
 	}
 	return func(ctx context.Context, query string) (string, error) {
-		view, err := a.Brain.ViewOf(ctx, ws)
-		if err != nil {
+		wait := a.Config.Brain.Wait
+		if local {
+			wait = min(wait, localIndexWait)
+		}
+		view, err := a.Brain.Prepared(ctx, ws, wait)
+		switch {
+		case !local && errors.Is(err, brain.ErrNotReady):
+			return indexNotReady, nil
+		case err != nil:
 			return "", err
 		}
-		answer, err := view.Search(ctx, brain.Query{Text: query, Tokens: a.Config.Brain.Answer})
+		answer, err := view.Search(ctx, brain.Query{Text: query, Tokens: a.Config.Brain.AnswerTokens})
 		if err != nil || len(answer.Files) == 0 {
 			return "", err
 		}

@@ -26,6 +26,7 @@ func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (c
 	if err != nil {
 		return contract.BaselineResult{}, err
 	}
+	a.prepareIndex(run.Settings.Repo.Workspace())
 	var b store.Baseline
 	if in.Done {
 		b, err = a.Store.Baseline(ctx, run.Baseline)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
@@ -28,6 +29,9 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 		return out, err
 	}
 	p, err := a.stepPrompt(ctx, out.Execution, in, out.Workspace)
+	if in.LocalOnly && errors.Is(err, brain.ErrNotReady) {
+		return contract.OpenStepResult{Execution: out.Execution, Cold: true}, nil
+	}
 	if err != nil {
 		return contract.OpenStepResult{}, err
 	}
@@ -78,10 +82,10 @@ func (a *Activities) resumeFrom(ctx context.Context, execution contract.Executio
 func (a *Activities) stepPrompt(ctx context.Context, execution contract.ExecutionRef, in contract.OpenStepInput, start contract.Workspace) (prompt.Prompt, error) {
 	planID := in.PlanID
 	if in.Setup != nil {
-		return a.setupPrompt(ctx, execution.RunID, *in.Setup, start)
+		return a.setupPrompt(ctx, execution.RunID, *in.Setup, start, in.LocalOnly)
 	}
 	if in.Heal != nil {
-		return a.repairPrompt(ctx, execution.RunID, planID, *in.Heal, in.Lessons.Generation, start)
+		return a.repairPrompt(ctx, execution.RunID, planID, *in.Heal, in.Lessons.Generation, start, in.LocalOnly)
 	}
 	run, err := a.Store.Run(ctx, execution.RunID)
 	if err != nil {
@@ -111,7 +115,7 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	view, err := a.viewRepository(ctx, run, start, files, step.Files)
+	view, err := a.viewRepository(ctx, run, start, files, step.Files, in.LocalOnly)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}

@@ -53,16 +53,20 @@ func shortListing(files []string, most int) string {
 	return strings.TrimPrefix(text, "\n")
 }
 
+// plannerList lists the files for a planner.
+func plannerList(files []string, turns int) string {
+	if list := prompt.FileList(files); turns <= 1 || len(list) <= plannerListing {
+		return list
+	}
+	return shortListing(files, plannerListing)
+}
+
 // lengthOf returns the length of a prompt in a request.
 func lengthOf(p prompt.Prompt) int { return len(p.System) + len(p.Task) }
 
 // plannerPrompt renders the planner's task. If its context is halved, the whole request is limited
 // to that share of the full one, as far as goal and lessons allow.
 func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.Prompt, error) {
-	task.Files = prompt.FileList(files)
-	if task.Turns > 1 && len(task.Files) > plannerListing {
-		task.Files = shortListing(files, plannerListing)
-	}
 	if halved == 0 {
 		return prompt.Planner(task)
 	}
@@ -73,18 +77,22 @@ func plannerPrompt(task prompt.PlannerTask, files []string, halved int) (prompt.
 		return whole, err
 	}
 	bare := task
-	bare.Files, bare.Excerpts = "", nil
+	bare.Files.Text, bare.Excerpts = "", nil
 	fixed, err := prompt.Planner(bare)
 	if err != nil {
 		return fixed, err
 	}
-	size := len(task.Files)
+	size := len(task.Files.Text)
 	for _, e := range task.Excerpts {
 		size += len(e.Text)
 	}
 	budget := max(lengthOf(whole)>>halved-lengthOf(fixed)-cutNote*(1+len(task.Excerpts)), (size>>halved)/minContext)
 	if size > 0 && budget < size {
-		task.Files = shortListing(files, budget*len(task.Files)/size)
+		if most := budget * len(task.Files.Text) / size; task.Files.Map {
+			task.Files.Text = prompt.Beginning(task.Files.Text, most)
+		} else {
+			task.Files.Text = shortListing(files, most)
+		}
 		task.Excerpts = slices.Clone(task.Excerpts)
 		for i, e := range task.Excerpts {
 			task.Excerpts[i].Text = prompt.Beginning(e.Text, budget*len(e.Text)/size)
@@ -124,15 +132,19 @@ func (a *Activities) builderPrompt(ctx context.Context, task prompt.BuilderTask,
 		return fixed, err
 	}
 	room := share - lengthOf(fixed) - cutNote
-	least := (len(task.Files) >> in.Lessons.Compact) / minContext
+	least := (len(task.Files.Text) >> in.Lessons.Compact) / minContext
 	if before.started() {
 		told := max(room-least, minEarlier)
 		bare.Earlier.Text = before.summary(told)
 		room -= len(bare.Earlier.Text)
 	}
-	most := min(max(room, least), len(task.Files)>>in.Lessons.Compact)
-	if bare.Files = task.Files; most < len(task.Files) {
-		bare.Files = prompt.Beginning(prompt.Layout(files, most), most)
+	most := min(max(room, least), len(task.Files.Text)>>in.Lessons.Compact)
+	if bare.Files = task.Files; most < len(task.Files.Text) {
+		text := task.Files.Text // of a map, the beginning matters most
+		if !task.Files.Map {
+			text = prompt.Layout(files, most)
+		}
+		bare.Files.Text = prompt.Beginning(text, most)
 	}
 	return prompt.Builder(bare)
 }

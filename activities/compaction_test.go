@@ -50,7 +50,7 @@ func TestAPlannersRequestTakesNoMoreThanItsShare(t *testing.T) {
 	for i := range 1400 {
 		files = append(files, fmt.Sprintf("pkg/part%03d/file.go", i))
 	}
-	task := prompt.PlannerTask{GoalTitle: "A goal", Excerpts: []prompt.Excerpt{{Name: "README.md", Text: strings.Repeat("It is a project.\n", 200)}}}
+	task := prompt.PlannerTask{GoalTitle: "A goal", Files: prompt.Overview{Text: plannerList(files, 1)}, Excerpts: []prompt.Excerpt{{Name: "README.md", Text: strings.Repeat("It is a project.\n", 200)}}}
 	whole, err := plannerPrompt(task, files, 0)
 	require.NoError(t, err)
 	for halved := 1; halved <= 3; halved++ {

@@ -220,7 +220,10 @@ func (a *Activities) addRepository(ctx context.Context, pipelineID int64, news *
 	if err != nil {
 		return err
 	}
-	news.Files = prompt.FileList(files)
+	m := mapFor{goal: goalOf(run), share: mapWithoutTools}
+	if news.Files, err = a.overviewOf(ctx, run, m, func() string { return prompt.FileList(files) }); err != nil {
+		return err
+	}
 	news.Excerpts, err = a.excerpts(ctx, workspace, files)
 	return err
 }

@@ -27,6 +27,7 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	if err != nil {
 		return contract.EnvironmentResult{}, err
 	}
+	a.prepareIndex(run.Settings.Repo.Workspace())
 	known, err := a.setupFor(ctx, run, spec)
 	if err != nil {
 		return contract.EnvironmentResult{}, err

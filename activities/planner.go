@@ -330,7 +330,12 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 	if err != nil {
 		return err
 	}
+	overview, err := p.overview(ctx, files)
+	if err != nil {
+		return err
+	}
 	text, err := plannerPrompt(prompt.PlannerTask{
+		Files:   overview,
 		Lessons: lessons, Project: project, Consensus: consensus, Turns: p.turns(), Input: in.Input,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
 	}, files, in.Lessons.Compact)
@@ -339,6 +344,15 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 	}
 	p.state.Prompt = text.Version
 	return p.Activities.open(ctx, in.Execution, text)
+}
+
+// overview describes the repository to the planner.
+func (p *planTurn) overview(ctx context.Context, files []string) (prompt.Overview, error) {
+	m := mapFor{goal: goalOf(p.run), share: 1}
+	if p.turns() <= 1 {
+		m.share = mapWithoutTools
+	}
+	return p.overviewOf(ctx, p.run, m, func() string { return plannerList(files, p.turns()) })
 }
 
 // turns returns the number of model calls for a plan. A heal that restricts the response to the
@@ -514,7 +528,7 @@ func (c *planCalls) carryOut(ctx context.Context, in contract.ToolInput, call mo
 // result returns the result of a call.
 func (c *planCalls) result(ctx context.Context, in contract.ToolInput, call model.ToolCall) (tool.Result, error) {
 	env := tool.Env{Limits: halvedLimits(plannerLimits, c.in.Lessons.Compact)}
-	env.Brain = c.askBrain(in.Workspace)
+	env.Brain = c.askBrain(in.Workspace, false)
 	env.History = func(ctx context.Context, q tool.HistoryQuery) (string, bool, error) {
 		return c.history(ctx, in, in.Workspace, q)
 	}

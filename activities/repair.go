@@ -170,7 +170,7 @@ func (a *Activities) lastAnswer(ctx context.Context, execution int64) (model.Mes
 }
 
 // repairPrompt returns the prompt of the Repair agent for a heal.
-func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task contract.HealTask, generation int, start contract.Workspace) (prompt.Prompt, error) {
+func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task contract.HealTask, generation int, start contract.Workspace, local bool) (prompt.Prompt, error) {
 	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
 		return prompt.Prompt{}, err
@@ -224,7 +224,7 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	view, err := a.viewRepository(ctx, run, start, files, slices.Concat(step.Files, work.paths))
+	view, err := a.viewRepository(ctx, run, start, files, slices.Concat(step.Files, work.paths), local)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}

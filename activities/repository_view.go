@@ -26,22 +26,26 @@ var conventionFiles = []string{"AGENTS.md", "CLAUDE.md"}
 // repositoryView describes a repository in the task of an agent. The general part is the same for
 // all agents of a run, so that providers can cache it.
 type repositoryView struct {
-	overview    string // of the base commit
-	nearby      string // files near those of the task, empty if the overview names all files
+	overview    prompt.Overview // of the base commit
+	nearby      string          // files near those of the task, empty if the overview names all files
 	conventions []prompt.Excerpt
 	local       []prompt.Excerpt // conventions of the directories that matter for the task
 }
 
-// viewRepository describes the repository for a task that probably concerns the given paths.
-func (a *Activities) viewRepository(ctx context.Context, run store.Run, start contract.Workspace, files, paths []string) (repositoryView, error) {
+// viewRepository describes the repository for a task that probably concerns the given paths. Local work
+// fails if the index is not ready: see overviewOf.
+func (a *Activities) viewRepository(ctx context.Context, run store.Run, start contract.Workspace, files, paths []string, local bool) (repositoryView, error) {
 	var out repositoryView
 	base := run.Settings.Repo.Workspace()
 	baseFiles, err := a.Workspaces.Files(ctx, base)
 	if err != nil {
 		return out, err
 	}
-	out.overview = prompt.Layout(baseFiles, prompt.LayoutBytes)
-	if nearby := prompt.Nearby(files, paths, prompt.NearbyBytes); !namesAll(out.overview, nearby) {
+	list := func() string { return prompt.Layout(baseFiles, prompt.LayoutBytes) }
+	if out.overview, err = a.overviewOf(ctx, run, mapFor{goal: goalOf(run), share: 1, local: local}, list); err != nil {
+		return out, err
+	}
+	if nearby := prompt.Nearby(files, paths, prompt.NearbyBytes); !namesAll(out.overview.Text, nearby) {
 		out.nearby = nearby
 	}
 	left := allConventionBytes

@@ -103,7 +103,7 @@ func badProposal(p tool.SetupProposal) string {
 }
 
 // setupPrompt returns the prompt of the environment agent.
-func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract.SetupTask, start contract.Workspace) (prompt.Prompt, error) {
+func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract.SetupTask, start contract.Workspace, local bool) (prompt.Prompt, error) {
 	view, err := a.Workspaces.View(ctx, start, fmt.Sprintf("%d/source", runID))
 	if err != nil {
 		return prompt.Prompt{}, err
@@ -133,6 +133,11 @@ func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
+	m := mapFor{goal: setupGoal + task.Problem, share: 1, local: local}
+	overview, err := a.overviewOf(ctx, run, m, func() string { return prompt.FileList(files) })
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	var hints []string
 	for _, h := range recipe.Hints[:min(len(recipe.Hints), maxShownHints)] {
 		hints = append(hints, fmt.Sprintf("%s:%d: %s", h.File, h.Line, h.Text))
@@ -147,9 +152,13 @@ func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract
 	}
 	return prompt.Environment(prompt.EnvironmentTask{
 		Problem: task.Problem, Output: task.Output, Tools: project.Tools, Missing: recipe.Absent(), Checks: project.Checks,
-		Commands: commands, Variables: variables, Path: recipe.Path, Hosts: recipe.Hosts, Hints: hints, Files: prompt.FileList(files),
+		Commands: commands, Variables: variables, Path: recipe.Path, Hosts: recipe.Hosts, Hints: hints, Files: overview,
 	})
 }
+
+// setupGoal is what the map of the repository is for in the environment agent's prompt, besides the
+// problem.
+const setupGoal = "Set up the project: install its dependencies, build it, run its tests.\n\n"
 
 // plannedChecks returns the checks that a run will carry out on a checkout.
 func plannedChecks(run store.Run, checkout string) ([]prompt.Check, error) {

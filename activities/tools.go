@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/buildcache"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
@@ -43,6 +44,9 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 		result, err = a.refuseToFinish(ctx, in)
 	} else {
 		result, after, err = a.carryOut(ctx, in, call)
+	}
+	if in.LocalOnly && errors.Is(err, brain.ErrNotReady) {
+		return contract.ToolOutcome{Cold: true}, nil
 	}
 	if err != nil {
 		return contract.ToolOutcome{}, err
@@ -168,7 +172,7 @@ func (a *Activities) toolEnv(in contract.ToolInput, root string, cache *buildcac
 		command.Proxy, command.CACertificates = way.Serve(hosts), a.Proxy.CACertificate()
 	}
 	return tool.Env{
-		Root: root, Runner: a.Sandbox, Command: command, Brain: a.askBrain(in.Workspace),
+		Root: root, Runner: a.Sandbox, Command: command, Brain: a.askBrain(in.Workspace, in.LocalOnly),
 		Limits: tool.Limits{CommandTimeout: in.Timeout, MaxTimeout: in.Timeout},
 	}
 }

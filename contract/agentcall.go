@@ -149,7 +149,7 @@ type OpenStepInput struct {
 	PlanID       int64             `json:"plan_id"`
 	Workspace    Workspace         `json:"workspace"`
 	Needs        []Change          `json:"needs,omitempty"`
-	LocalOnly    bool              `json:"quick,omitempty"` // return Cold instead of fetching the repository
+	LocalOnly    bool              `json:"quick,omitempty"` // return Cold instead of fetching or indexing the repository
 	Lessons      Lessons           `json:"lessons,omitzero"`
 	Heal         *HealTask         `json:"heal,omitempty"`
 	Conversation *ConversationFork `json:"talk,omitempty"`
@@ -160,7 +160,7 @@ type OpenStepInput struct {
 // OpenStepResult is the starting point of a step.
 type OpenStepResult struct {
 	Execution ExecutionRef `json:"execution"`
-	Cold      bool         `json:"cold,omitempty"` // the repository is not on this host yet; repeat without LocalOnly
+	Cold      bool         `json:"cold,omitempty"` // the repository is not on this host or not indexed yet; repeat without LocalOnly
 	Workspace Workspace    `json:"workspace"`
 	Prompt    string       `json:"prompt"` // version of the prompt
 	Conflict  *Conflict    `json:"conflict,omitempty"`
@@ -172,13 +172,13 @@ type IntegrateInput struct {
 	RunID     int64     `json:"run_id"`
 	Workspace Workspace `json:"workspace"`
 	Changes   []Change  `json:"changes"`
-	LocalOnly bool      `json:"quick,omitempty"` // return Cold instead of fetching the repository
+	LocalOnly bool      `json:"quick,omitempty"` // return Cold instead of fetching or indexing the repository
 }
 
 // IntegrateResult is the workspace with all changes, and the workspace after each of
 // them (Stages), from which the release's commits are made.
 type IntegrateResult struct {
-	Cold      bool        `json:"cold,omitempty"` // the repository is not on this host yet; repeat without LocalOnly
+	Cold      bool        `json:"cold,omitempty"` // the repository is not on this host or not indexed yet; repeat without LocalOnly
 	Workspace Workspace   `json:"workspace"`
 	Stages    []Workspace `json:"stages"`
 	Conflict  *Conflict   `json:"conflict,omitempty"`
@@ -287,7 +287,7 @@ func SideBySide(calls []ToolCallRef) int {
 
 // ToolInput is the input for one tool call.
 type ToolInput struct {
-	LocalOnly bool         `json:"quick,omitempty"` // return Cold instead of fetching the repository
+	LocalOnly bool         `json:"quick,omitempty"` // return Cold instead of fetching or indexing the repository
 	Execution ExecutionRef `json:"execution"`
 	Turn      int          `json:"turn"`
 	Index     int          `json:"index"`
@@ -301,7 +301,7 @@ type ToolInput struct {
 
 // ToolOutcome is the outcome of a tool call. Its output for the model is stored in the transcript.
 type ToolOutcome struct {
-	Cold        bool      `json:"cold,omitempty"` // the repository is not on this host yet; repeat without LocalOnly
+	Cold        bool      `json:"cold,omitempty"` // the repository is not on this host or not indexed yet; repeat without LocalOnly
 	Workspace   Workspace `json:"workspace"`
 	OK          bool      `json:"ok"`
 	Code        Code      `json:"code,omitempty"` // when not OK: why, for programs

@@ -8,6 +8,7 @@
 package brain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/brain/extract"
+	"github.com/rocketgpt/orchestrator/internal/brain/history"
 	"github.com/rocketgpt/orchestrator/internal/brain/index"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	stored "github.com/rocketgpt/orchestrator/internal/store/brain"
@@ -43,6 +45,8 @@ type Options struct {
 	Disk int64
 	// Workers is the number of files that are read at the same time; 0: one for each processor.
 	Workers int
+	// PrepareTime limits the time in which an index is made in the background; 0: DefaultPrepareTime.
+	PrepareTime time.Duration
 	// Log gets what is done without a request, such as an index that is made again. nil: nothing.
 	Log *slog.Logger
 }
@@ -50,6 +54,11 @@ type Options struct {
 // Brain indexes repositories. It is safe for concurrent use.
 type Brain struct {
 	options Options
+
+	preparing *preparation
+	views     *recent[viewKey, View]
+	pasts     *recent[pastKey, *history.History]
+	maps      *recent[mapKey, string]
 
 	mu   sync.Mutex
 	dirs map[string]*openDir
@@ -61,8 +70,13 @@ type openDir struct {
 	users int
 }
 
-// keptDirs is the number of indexes that stay in memory while nothing uses them.
-const keptDirs = 4
+const (
+	// keptDirs is the number of indexes that stay in memory while nothing uses them, keptViews that of
+	// views, and keptPasts that of histories, which the views of a commit share.
+	keptDirs, keptViews, keptPasts = 4, 4, 4
+	// DefaultPrepareTime is the time in which an index must be made in the background.
+	DefaultPrepareTime = 10 * time.Minute
+)
 
 // New returns a Brain. The caller closes it.
 func New(o Options) *Brain {
@@ -75,11 +89,17 @@ func New(o Options) *Brain {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Brain{options: o, dirs: map[string]*openDir{}}
+	o.PrepareTime = cmp.Or(o.PrepareTime, DefaultPrepareTime)
+	return &Brain{
+		options: o, dirs: map[string]*openDir{}, preparing: newPreparation(), views: newRecent[viewKey, View](keptViews),
+		pasts: newRecent[pastKey, *history.History](keptPasts), maps: newRecent[mapKey, string](keptMaps),
+	}
 }
 
-// Close releases the indexes. Snapshots stay valid.
+// Close ends the work in the background and releases the indexes. Snapshots stay valid.
 func (b *Brain) Close() {
+	b.preparing.close()
+	b.views.clear()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range b.dirs {

@@ -13,6 +13,15 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
+// viewKey names the content of a view, which never changes: the files of a tree, and the history up to
+// a commit.
+type viewKey struct{ repo, base, tree string }
+
+func keyOf(ws contract.Workspace) viewKey { return viewKey{ws.Repo, ws.Base, ws.Tree} }
+
+// pastKey names the history of a repository up to a commit.
+type pastKey struct{ repo, base string }
+
 // View indexes a commit and returns it for Search and Map.
 func (b *Brain) View(ctx context.Context, repo contract.Repo) (View, error) {
 	ws, err := b.options.Workspaces.Start(ctx, repo)
@@ -22,8 +31,21 @@ func (b *Brain) View(ctx context.Context, repo contract.Repo) (View, error) {
 	return b.ViewOf(ctx, ws)
 }
 
-// ViewOf is View for a workspace: its files with a run's changes, and the history up to its base.
+// ViewOf is View for a workspace: its files with a run's changes, and the history up to its base. The
+// last views stay in memory, so that further questions about them read nothing.
 func (b *Brain) ViewOf(ctx context.Context, ws contract.Workspace) (View, error) {
+	key := keyOf(ws)
+	if v, ok := b.views.get(key); ok {
+		return v, nil
+	}
+	v, err := b.makeView(ctx, ws)
+	if err == nil {
+		b.views.put(key, v)
+	}
+	return v, err
+}
+
+func (b *Brain) makeView(ctx context.Context, ws contract.Workspace) (View, error) {
 	w, _, err := b.index(ctx, ws, nil)
 	if err != nil {
 		return View{}, err
@@ -65,6 +87,10 @@ func (w *work) blobsOf(s *index.Snapshot) []string {
 
 // past returns the history up to a commit, of which only what is new is read.
 func (b *Brain) past(ctx context.Context, repo contract.Repo) (*history.History, error) {
+	key := pastKey{repo.URL, repo.Base}
+	if past, ok := b.pasts.get(key); ok {
+		return past, nil
+	}
 	dir := history.Directory{Path: filepath.Join(b.options.Root, "history"), Commits: b.options.History}
 	log := func(ctx context.Context, tip, since string, most int, f func(history.Commit) error) error {
 		return b.options.Workspaces.Log(ctx, contract.Repo{URL: repo.URL, Base: tip}, since, most, func(c workspace.LogCommit) error {
@@ -75,6 +101,7 @@ func (b *Brain) past(ctx context.Context, repo contract.Repo) (*history.History,
 	if err != nil {
 		return nil, fmt.Errorf("read the history of %s: %w", workspace.Redact(repo.URL), err)
 	}
+	b.pasts.put(key, past)
 	return past, nil
 }
 

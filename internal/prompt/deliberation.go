@@ -28,7 +28,7 @@ type MemberTask struct {
 type MemberNews struct {
 	Member   contract.Member
 	Turn     contract.Turn
-	Files    string // a listing of the repository, if there is one
+	Files    Overview // empty if no repository is concerned
 	Excerpts []Excerpt
 }
 
@@ -54,7 +54,7 @@ func MemberVersion(m contract.Member) (string, error) {
 	}
 	name := string(m.Agent())
 	hash := sha256.New()
-	for _, file := range []string{name + ".md.tmpl", "member_moves.md.tmpl", "member_task.md.tmpl", "member_news.md.tmpl"} {
+	for _, file := range []string{name + ".md.tmpl", "member_moves.md.tmpl", "member_task.md.tmpl", "member_news.md.tmpl", "repository.md.tmpl"} {
 		text, err := files.ReadFile("templates/" + file)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt template %s: %w", file, err)

@@ -13,7 +13,7 @@ type EnvironmentTask struct {
 	Variables, Path []string
 	Hosts           []string // that setup commands may reach
 	Hints           []string // lines in the repository about its setup
-	Files           string   // a listing
+	Files           Overview
 }
 
 // Environment renders the prompt of the environment agent.

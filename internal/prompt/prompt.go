@@ -48,7 +48,7 @@ type PlannerTask struct {
 	Project         *Project // nil if nothing is known
 	Branch          string
 	Base            string
-	Files           string // a listing
+	Files           Overview
 	Excerpts        []Excerpt
 	Input           *contract.PlannerInput // what a person answered in an earlier attempt; nil: nothing
 	Turns           int                    // model calls in which the planner can read; at most 1: it makes its plan at once
@@ -70,11 +70,19 @@ type BuilderTask struct {
 // Repository describes the repository in a task: Files and Conventions are the same for all agents of
 // a run, so that providers can cache the beginning of their tasks.
 type Repository struct {
-	Files       string    // an overview
+	Files       Overview
 	Conventions []Excerpt // its own instructions for agents
 
 	LocalConventions []Excerpt // those of the directories that matter for the task
 	Nearby           string    // the files in these directories
+}
+
+// Overview describes the files of a repository: by a map of what matters for a goal, or by a list of its
+// files or directories.
+type Overview struct {
+	Text string
+	Map  bool // Text is a map
+	Late bool // the index that a map needs is not ready
 }
 
 // Earlier summarizes an attempt whose conversation became too long.

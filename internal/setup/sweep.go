@@ -41,7 +41,7 @@ func RetentionPolicy(cfg *config.Config) retention.Policy {
 func Brain(cfg *config.Config, dataDir string, workspaces *workspace.Manager, st *store.Store, log *slog.Logger) *brain.Brain {
 	b := cfg.Brain
 	return brain.New(brain.Options{
-		Root: brain.Dir(dataDir), Workspaces: workspaces, Store: st, MaxFileSize: b.MaxFile.Int64(), Disk: b.Disk.Int64(), History: b.History, Workers: b.Workers, Log: log,
+		Root: brain.Dir(dataDir), Workspaces: workspaces, Store: st, MaxFileSize: b.MaxFile.Int64(), Disk: b.Disk.Int64(), History: b.History, Workers: b.Workers, PrepareTime: b.PrepareTime, Log: log,
 	})
 }
 

@@ -315,7 +315,7 @@ func (t *runWriter) plans(plan contract.Plan, took time.Duration) {
 // asksForPlan opens the planner's conversation.
 func (t *runWriter) asksForPlan(e contract.ExecutionRef) prompt.Prompt {
 	p, err := prompt.Planner(prompt.PlannerTask{
-		GoalTitle: t.run.GoalTitle, GoalDescription: t.run.GoalDescription, Branch: t.run.BaseBranch, Base: t.run.BaseCommit, Files: listing,
+		GoalTitle: t.run.GoalTitle, GoalDescription: t.run.GoalDescription, Branch: t.run.BaseBranch, Base: t.run.BaseCommit, Files: prompt.Overview{Text: listing},
 	})
 	t.opens(e, p, err)
 	return p
@@ -429,7 +429,7 @@ func (t *runWriter) opensStep(w stepWork, choice contract.ModelChoice) (contract
 		Events: event(contract.EventStepStarted, map[string]any{"step": w.step}),
 	})
 	p, err := prompt.Builder(prompt.BuilderTask{
-		GoalTitle: t.run.GoalTitle, GoalDescription: t.run.GoalDescription, PlanSummary: t.plan.Summary, Step: step, Repository: prompt.Repository{Files: listing},
+		GoalTitle: t.run.GoalTitle, GoalDescription: t.run.GoalDescription, PlanSummary: t.plan.Summary, Step: step, Repository: prompt.Repository{Files: prompt.Overview{Text: listing}},
 	})
 	t.opens(result.Execution, p, err)
 	return result.Execution, p.Version
