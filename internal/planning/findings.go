@@ -27,6 +27,8 @@ var (
 	changes = regexp.MustCompile(`(?i)\b(add|fix|chang|implement|writ|updat|creat|remov|delet|refactor|renam|mov(e|ing)|replac|correct|document|extend|introduc|mak(e|ing)|set\b|use\b|support|handl|return|bump|upgrad|convert|adapt|adjust|improv|extract|split|migrat|integrat|port\b|revert)`)
 	// onlyChecks matches names of steps that run checks.
 	onlyChecks = regexp.MustCompile(`(?i)^\s*(re-?run|run|execute|verify|check|ensure|validate|test|confirm)\b`)
+	// english matches texts that are probably English.
+	english = regexp.MustCompile(`(?i)\b(the|of|and|it|is|to|with|one|from|that|this)\b`)
 )
 
 // Findings returns what is wrong with a plan as far as code can tell, most important first. A finding
@@ -112,6 +114,8 @@ func missingFiles(p contract.Plan, f Facts) (out []contract.PlanFinding) {
 			hint := ""
 			if other := f.named(path.Base(clean)); other != "" {
 				hint = "; did you mean " + shown(other) + "?"
+			} else if !english.MatchString(text) && !changes.MatchString(text) {
+				continue // it may say in another language that it creates the file
 			}
 			out = append(out, contract.PlanFinding{Kind: contract.PlanMissingFile, Step: s.ID,
 				Text: fmt.Sprintf("%s is expected to change %s, which does not exist, and does not say that it creates it%s", s.ID, shown(name), hint)})

@@ -88,3 +88,16 @@ func TestFindingsAreBounded(t *testing.T) {
 	}
 	require.Len(t, planning.Findings(p, facts), contract.MaxPlanFindings)
 }
+
+func TestAPlanInAnotherLanguageMayCreateFiles(t *testing.T) {
+	t.Parallel()
+	p := contract.Plan{Steps: []contract.Step{
+		{ID: "step-001", Name: "Begrüßung auf Deutsch", Description: "Lege die Datei greet/deutsch.go an.", Files: []string{"greet/deutsch.go"}},
+		{ID: "step-002", Name: "ドイツ語の挨拶", Description: "新しいファイルを作成します。", Files: []string{"greet/japanese.go"}},
+	}}
+	require.Empty(t, planning.Findings(p, facts))
+	p.Steps[0].Files = []string{"greet.go"}
+	found := planning.Findings(p, facts)
+	require.Len(t, found, 1, "a file of this name is elsewhere")
+	require.Contains(t, found[0].Text, "did you mean greet/greet.go?")
+}
