@@ -319,3 +319,16 @@ func TestATodoListIsCountedAndShownOneItemPerLine(t *testing.T) {
 	require.Equal(t, contract.CodeInvalidOutput, b.call(Todo, args{"items": []any{map[string]any{"text": "a", "status": "maybe"}}}).Code)
 	require.Equal(t, "[x] a\n[>] b c\n", TodoList{[]TodoItem{{"a", "done"}, {"b\nc", "active"}}}.String())
 }
+
+func TestRevertFileRestoresThePermissionsOfAFile(t *testing.T) {
+	t.Parallel()
+	b := newToolFixture(t, map[string]string{"run.sh": "true\n"})
+	b.env.Earlier = func(context.Context, string, Time) (EarlierFile, error) {
+		return EarlierFile{Exists: true, Executable: true, Content: []byte("true\n")}, nil
+	}
+	require.Equal(t, Result{OK: true, Changed: true, Path: "run.sh", Text: "Restored run.sh as it was when you began."}, b.call(RevertFile, args{"path": "run.sh"}))
+	info, err := os.Stat(b.path("run.sh"))
+	require.NoError(t, err)
+	require.EqualValues(t, 0o755, info.Mode().Perm())
+	require.False(t, b.call(RevertFile, args{"path": "run.sh"}).Changed)
+}

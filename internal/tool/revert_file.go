@@ -53,10 +53,12 @@ func (f *files) revert(ctx context.Context, env Env, p revertFileParams) (Result
 	now, err := f.readWhole(name, int64(max(len(before.Content), f.limits.WriteBytes)))
 	var seen refusal
 	switch {
-	case err == nil && bytes.Equal(now, before.Content):
+	case err == nil && bytes.Equal(now, before.Content) && f.executable(name) == before.Executable:
 		return Result{OK: true, Text: name + " is already as it was " + when + "."}, nil
 	case err == nil:
-		err = f.overwrite(name, before.Content)
+		if err = f.overwrite(name, before.Content); err == nil && f.executable(name) != before.Executable {
+			err = explain(name, f.root.Chmod(name, before.mode()))
+		}
 	case errors.As(err, &seen) && seen.Code == "" && f.missing(name):
 		err = f.restore(name, before)
 	}
@@ -84,16 +86,26 @@ func (f *files) missing(name string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
+// executable reports whether a regular file is executable.
+func (f *files) executable(name string) bool {
+	info, err := f.root.Lstat(name)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o100 != 0
+}
+
+// mode returns the permissions of the file.
+func (f EarlierFile) mode() os.FileMode {
+	if f.Executable {
+		return 0o755
+	}
+	return 0o644
+}
+
 // restore creates a file that was deleted.
 func (f *files) restore(name string, before EarlierFile) error {
 	if err := f.makeParents(name); err != nil {
 		return err
 	}
-	mode := os.FileMode(0o644)
-	if before.Executable {
-		mode = 0o755
-	}
-	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, before.mode())
 	if err != nil {
 		return explain(name, err)
 	}
