@@ -92,12 +92,18 @@ func Roles() []Role {
 			register(r, contract.ActivityWriteHandoff, a.WriteHandoff)
 			register(r, contract.ActivitySaveTranscript, a.SaveTranscript)
 			register(r, contract.ActivityDeliver, a.Deliver)
+			register(r, contract.ActivityAttemptChoice, a.AttemptChoice)
+			register(r, contract.ActivityAttemptsState, a.AttemptsState)
+			register(r, contract.ActivityAttemptsRank, a.RankAttempts)
+			register(r, contract.ActivityAttemptsDecide, a.DecideAttempts)
+			register(r, contract.ActivityAttemptsNotify, a.NotifyAttempts)
 		}},
 		{"planner", contract.QueuePlanner, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityPlan, a.Plan)
 			register(r, contract.ActivityRecord, a.Record)
 			register(r, contract.ActivityOpenMember, a.OpenMember)
 			register(r, contract.ActivityThink, a.Think)
+			register(r, contract.ActivityAttemptsJudge, a.JudgeAttempts)
 		}},
 		{"builder", contract.QueueBuilder, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityRecord, a.Record)
@@ -130,6 +136,7 @@ func Roles() []Role {
 		{"releaser", contract.QueueReleaser, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityProtected, a.Protected)
 			register(r, contract.ActivityRelease, a.Release)
+			register(r, contract.ActivityAttemptHeld, a.AttemptHeld)
 		}},
 	}
 }

@@ -46,6 +46,7 @@ const (
 	CodeWorkerLost      Code = "worker_lost"        // a heartbeat was missed
 	CodeQuarantined     Code = "quarantined"        // work that no worker finished, and that is not retried
 	CodeCancelled       Code = "cancelled"          // stopped on purpose
+	CodeNotChosen       Code = "not_chosen"         // another attempt at the same goal was chosen
 	CodeUnauthorized    Code = "unauthorized"       // HTTP 401, 403
 	CodeModelNotFound   Code = "model_not_found"    // HTTP 404
 	CodeBadRequest      Code = "bad_request"        // HTTP 400, 422: the provider refused the request's form

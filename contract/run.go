@@ -170,6 +170,9 @@ type RunBudget struct {
 	MicroUSD int64                 `json:"micro_usd"`
 	Time     time.Duration         `json:"time"`
 	Agents   map[Agent]AgentBudget `json:"agents,omitempty"` // of single agents, within the run's
+	// Attempts is the group of attempts whose calls together have the same limits of tokens and money;
+	// 0: none.
+	Attempts int64 `json:"attempts,omitempty"`
 }
 
 // AgentBudget limits the model calls of one agent in a run. Zero means no limit of that kind.
@@ -233,6 +236,7 @@ type Settings struct {
 	FinishRefusals int                   `json:"finish_refusals,omitempty"`
 	ModelTimeout   time.Duration         `json:"model_timeout"`          // longest single model call
 	Fork           *Fork                 `json:"fork,omitempty"`         // of an old run
+	Attempt        *Attempt              `json:"attempt,omitempty"`      // one of several at the same goal; nil: the only one
 	Planner        *PlannerSettings      `json:"planner,omitempty"`      // nil: the planner makes its plan in one turn, without tools
 	PlanBy         string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
 	Environment    *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -32,6 +33,7 @@ type creation struct {
 	env                string
 	wait, watch        bool
 	timeout, watchTime time.Duration
+	maxCost            float64
 	set                []string
 }
 
@@ -43,7 +45,8 @@ func newRunCreate(a *app) *cobra.Command {
 		Example: `  rgpt run create --repo . --goal "Add dark mode" --wait
   rgpt run create --repo https://example.com/app.git --base v2 --goal-file goal.md --json
   rgpt run create --repo . --goal "Upgrade pgx" --plan-only --wait
-  rgpt run create --repo . --goal "Fix the docs" --env none`,
+  rgpt run create --repo . --goal "Fix the docs" --env none
+  rgpt run create --repo . --goal "Speed up search" --attempts 3 --max-cost 5 --wait`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.watch = cmd.Flags().Changed("stay") // even 0 overrides the configuration
@@ -71,6 +74,9 @@ func newRunCreate(a *app) *cobra.Command {
 	f.BoolVar(&c.wait, "wait", false, "follow the run until it ends")
 	f.DurationVar(&c.watchTime, "stay", 0, "how long the run watches its branch after the release, to fix reported check failures (git.stay)")
 	f.DurationVar(&c.timeout, "timeout", 0, "maximum duration of the run (execution.run.time)")
+	f.IntVar(&c.Attempts, "attempts", 0, "number of independent attempts at the goal, of which the best one is released (execution.attempts.count)")
+	f.StringArrayVar(&c.AttemptModels, "attempt-model", nil, "model of one attempt, as provider/model; repeatable, in the order of the attempts (execution.attempts.models)")
+	f.Float64Var(&c.maxCost, "max-cost", 0, "maximum cost of the run, or of all attempts together, in US dollars (execution.run.cost_usd)")
 	f.StringArrayVar(&c.set, "set", nil, "set a configuration key for this run: key=value; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("env", cobra.FixedCompletions([]cobra.Completion{control.EnvironmentAuto, control.EnvironmentNone}, cobra.ShellCompDirectiveDefault))
 	complete(cmd, "plan-by", []string{"auto", "planner", "deliberation"})
@@ -101,6 +107,9 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 		return err
 	}
 	a.reportCreation(created)
+	if created.Attempts != nil {
+		return a.reportAttempts(ctx, h, *created.Attempts, created.Fresh, c.wait)
+	}
 	return a.reportCreated(ctx, h, created.Run, created.Fresh, c.wait)
 }
 
@@ -128,6 +137,12 @@ func (a *app) takeSettings(c creation) error {
 	}
 	if c.timeout > 0 {
 		a.set["execution.run.time"] = c.timeout.String()
+	}
+	if c.maxCost < 0 {
+		return usageError{fmt.Errorf("--max-cost %g is invalid; it must be an amount of US dollars", c.maxCost)}
+	}
+	if c.maxCost > 0 {
+		a.set["execution.run.cost_usd"] = strconv.FormatFloat(c.maxCost, 'f', -1, 64)
 	}
 	return nil
 }

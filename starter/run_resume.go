@@ -39,6 +39,9 @@ finished work is kept and not paid for again.`,
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "reason to record")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run until it ends")
+	one := cmd.RunE
+	var c contract.Command
+	a.allAttempts(cmd, contract.UpdateResume, &c, one)
 	return cmd
 }
 

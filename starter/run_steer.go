@@ -23,9 +23,13 @@ func steering(a *app) []*cobra.Command {
 		var c contract.Command
 		cmd := &cobra.Command{
 			Use: use, Short: short, Args: oneRun,
-			RunE: func(cmd *cobra.Command, args []string) error { return a.steer(cmd.Context(), args[0], name, c) },
 		}
+		steer := func(cmd *cobra.Command, args []string) error { return a.steer(cmd.Context(), args[0], name, c) }
+		cmd.RunE = steer
 		cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
+		if name == contract.UpdatePause || name == contract.UpdateStop {
+			a.allAttempts(cmd, name, &c, steer)
+		}
 		if flags != nil {
 			flags(cmd, &c)
 		}

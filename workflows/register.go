@@ -8,6 +8,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/workflows/agentloop"
+	groupflow "github.com/rocketgpt/orchestrator/workflows/attempts"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation"
 	"github.com/rocketgpt/orchestrator/workflows/run"
 	"github.com/rocketgpt/orchestrator/workflows/selfheal"
@@ -40,4 +41,10 @@ func RegisterDeliberation(r worker.WorkflowRegistry) {
 // planner's queue, where the worker can do its short work as local activities.
 func RegisterMember(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(deliberation.Member, workflow.RegisterOptions{Name: contract.WorkflowMember})
+}
+
+// RegisterAttempts registers the workflow that chooses among several attempts at a goal, which a worker
+// of the run queue serves.
+func RegisterAttempts(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(groupflow.Workflow, workflow.RegisterOptions{Name: contract.WorkflowAttempts})
 }

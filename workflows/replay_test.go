@@ -35,6 +35,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			RegisterStep(replayer)
 			RegisterSelfHeal(replayer)
 			RegisterDeliberation(replayer)
+			RegisterAttempts(replayer)
 			RegisterMember(replayer)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, readHistory(t, file)))
 		})

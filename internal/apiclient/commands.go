@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
+	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 )
 
@@ -20,6 +21,7 @@ func (c *Client) Create(ctx context.Context, n control.Creation) (control.Create
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Effort: n.Effort, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
 		PrepareOnly: n.PrepareOnly, Environment: n.Environment,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
+		Attempts: n.Attempts, AttemptModels: n.AttemptModels,
 	}, "api", "runs")
 	r.key, r.time = cmp.Or(n.Key, r.key), createTime
 	return c.created(ctx, r, n.Key == "")
@@ -35,12 +37,22 @@ func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Creat
 	if err != nil {
 		return control.Created{}, err
 	}
-	out := control.Created{Fresh: fresh || made.Created && !known, Notes: made.Notes}
+	out := control.Created{Fresh: fresh || made.Created && !known, Notes: made.Notes, Attempts: made.Attempts}
 	out.Run, err = c.Run(ctx, made.RunID)
 	if !known {
 		out.Run.Status = cmp.Or(made.Status, out.Run.Status)
 	}
 	return out, err
+}
+
+// AttemptsOf returns the group of attempts that a run belongs to.
+func (c *Client) AttemptsOf(ctx context.Context, id int64) (attempts.Group, error) {
+	return ask[attempts.Group](ctx, c, read(runPath(id, "attempts")...))
+}
+
+// SteerAttempts sends a command to all attempts at a run's goal that have not ended.
+func (c *Client) SteerAttempts(ctx context.Context, id int64, name string, w contract.Command) (attempts.Group, error) {
+	return ask[attempts.Group](ctx, c, command(attribution(w), runPath(id, "attempts", name)...))
 }
 
 // Fork creates and starts a new run that continues from a step of an existing run, optionally with

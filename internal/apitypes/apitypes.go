@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/store/evals"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
@@ -115,6 +116,8 @@ type CreateRequest struct {
 	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for approval before releasing"`
 	Push           bool              `json:"push,omitempty" doc:"also push the branch"`
 	Remote         string            `json:"remote,omitempty" doc:"remote to push to: a name or a URL"`
+	Attempts       int               `json:"attempts,omitempty" minimum:"1" maximum:"16" doc:"number of independent attempts at the goal, of which the best one is released; default: as configured (execution.attempts.count)"`
+	AttemptModels  []string          `json:"attempt_models,omitempty" maxItems:"16" doc:"models of the attempts in their order, as provider/model, repeated if there are fewer than attempts; default: as configured"`
 	Settings       map[string]string `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only: run limits and settings that a repository may override"`
 }
 
@@ -125,6 +128,7 @@ type CreatedRun struct {
 	Created    bool            `json:"created" doc:"false: an earlier request with the same key already created the run"`
 	WorkflowID string          `json:"workflow_id"`
 	Notes      []string        `json:"notes,omitempty"`
+	Attempts   *attempts.Group `json:"attempts,omitempty" doc:"all attempts, if there are several; runId is the first of them"`
 }
 
 // Attribution names the sender of a command and the reason.

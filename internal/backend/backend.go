@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/store/evals"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
@@ -54,6 +55,8 @@ type Backend interface {
 	Links(ctx context.Context, id int64) (dashboard, temporal string, err error)
 
 	Create(ctx context.Context, c control.Creation) (control.Created, error)
+	AttemptsOf(ctx context.Context, id int64) (attempts.Group, error)
+	SteerAttempts(ctx context.Context, id int64, name string, c contract.Command) (attempts.Group, error)
 	Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelOverride) (control.Created, error)
 	Replay(ctx context.Context, o rerun.Request, m control.ModelOverride) (rerun.Result, error)
 	Resume(ctx context.Context, id int64, c contract.Command) (control.Resumption, error)

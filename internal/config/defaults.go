@@ -19,6 +19,7 @@ func Default() *Config {
 			Agent:          AgentLimits{Errors: 8, Repeats: 2, Violations: 1},
 			Run:            RunLimits{Tokens: 4_000_000, CostUSD: 25 * USD, Time: 72 * time.Hour},
 			Agents:         map[string]AgentBudget{},
+			Attempts:       Attempts{Count: 1, Max: 5, Models: []string{}, Judge: "planner", SizeMargin: 0.25},
 			Sandbox: Sandbox{
 				Runner: RunnerProcess, Docker: Docker{Warm: 2, Pull: PullNever, PullTimeout: 15 * time.Minute, Build: Build{
 					Timeout: 30 * time.Minute, ContextSize: 256 * MiB, Network: "none", Memory: 4 * GiB, Log: 4 * KiB, Age: 7 * 24 * time.Hour,

@@ -19,7 +19,8 @@ type Execution struct {
 	Step           StepLimits             `yaml:"step" repo:"limit" doc:"Limits on a step's agent. 0: no limit."`
 	Agent          AgentLimits            `yaml:"agent" doc:"Error limits for a run's agents. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
 	Run            RunLimits              `yaml:"run" repo:"limit" doc:"Limits on a whole run. 0: no limit."`
-	Agents         map[string]AgentBudget `yaml:"agents" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma indexer,endkeys" doc:"Limits on the model calls of single agents within a run, by agent as in models.phases. indexer: calls for embeddings, which no run makes yet." example:"{builder: {tokens: 2000000, cost_usd: 10}}"`
+	Agents         map[string]AgentBudget `yaml:"agents" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma indexer judge,endkeys" doc:"Limits on the model calls of single agents within a run, by agent as in models.phases. indexer: calls for embeddings, which no run makes yet. judge: the call that chooses among attempts." example:"{builder: {tokens: 2000000, cost_usd: 10}}"`
+	Attempts       Attempts               `yaml:"attempts" doc:"Several independent attempts at the same goal, of which the best one is released."`
 	Sandbox        Sandbox                `yaml:"sandbox" doc:"Isolation and limits for commands that agents run or that repositories define."`
 	Approval       Approval               `yaml:"approval" doc:"Human approvals."`
 	Intervention   Intervention           `yaml:"intervention" doc:"Requests for human help when self-heal has no actions left to try."`
@@ -65,6 +66,16 @@ type RunLimits struct {
 	Tokens  int64         `yaml:"tokens" validate:"min=0" doc:"Maximum number of prompt and completion tokens in a whole run. 0: no limit."`
 	CostUSD MicroUSD      `yaml:"cost_usd" validate:"min=0" doc:"Maximum cost of a run's model calls, in US dollars. 0: no limit."`
 	Time    time.Duration `yaml:"time" validate:"min=0" doc:"Maximum wall-clock time of a run, including time spent waiting for people. 0: no limit."`
+}
+
+// Attempts are the settings of several attempts at the same goal.
+type Attempts struct {
+	Count       int      `yaml:"count" validate:"min=1,max=16" doc:"Number of attempts at each goal, unless a request specifies another (rgpt run create --attempts). The limits in execution.run apply to all attempts together."`
+	Max         int      `yaml:"max" validate:"min=1,max=16" doc:"Maximum number of attempts that a request may specify."`
+	Models      []string `yaml:"models" validate:"max=16" doc:"Models of the attempts in their order, as provider/model, each for all agents of an attempt. If there are fewer models than attempts, they repeat. Empty: as configured, for all attempts." example:"[openai/gpt-5, anthropic/claude-sonnet-5]"`
+	Judge       string   `yaml:"judge" validate:"required,max=300" doc:"Model that chooses among attempts that have the same findings and about equally large changes, as provider/model. planner: the planner's model. none: no model, the smallest change wins."`
+	SizeMargin  float64  `yaml:"size_margin" repo:"yes" validate:"min=0,max=10" doc:"By which part of the smallest change another one may be larger and still count as equally large. A difference of 5 lines never counts. 0.25: up to 25 % more."`
+	StopAtFirst bool     `yaml:"stop_at_first" repo:"yes" doc:"Choose as soon as an attempt has passed its verification without major or medium findings, and stop the others. This costs less, but does not compare all attempts."`
 }
 
 // AgentBudget restricts the model calls of one agent in a run. 0 means no limit.

@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
@@ -48,6 +49,9 @@ type Creation struct {
 	Remote         string            // remote to push to: a name or a URL; empty with Push: origin
 	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
 	Key            string            // idempotency key: requests with the same key create only one run
+
+	Attempts      int      `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
+	AttemptModels []string `json:",omitempty"` // models of the attempts in their order, as provider/model, repeated if there are fewer; empty: as configured
 }
 
 // Keywords that Creation.Environment accepts instead of a YAML document.
@@ -63,6 +67,8 @@ type Created struct {
 	// Waiting is why the run has not started yet. The worker starts it as soon as possible.
 	Waiting string
 	Notes   []string // for the caller
+	// Attempts are all attempts if several were created; Run is the first of them.
+	Attempts *attempts.Group
 }
 
 // Create checks all inputs, then creates the run and starts it. If it returns an error, no run was
@@ -95,6 +101,15 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	}
 	if known, err := r.known(ctx, c.Key, digest); known != nil || err != nil {
 		return deref(known), err
+	}
+	count, err := r.attemptsOf(c)
+	if err != nil {
+		return out, err
+	}
+	if count > 1 {
+		goal := store.NewRun{GoalTitle: title, GoalDescription: description, RequestDigest: digest}
+		err := r.createAttempts(ctx, c, count, goal, operator, &out)
+		return out, err
 	}
 	prepared, err := r.prepare(ctx, c, operator, &out)
 	if err != nil {
@@ -140,6 +155,9 @@ func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) 
 		return nil, err
 	}
 	out := Created{Run: run}
+	if run.Settings.Attempt != nil {
+		return &out, r.startAttempts(ctx, run.Settings.Attempt.Group, &out)
+	}
 	if run.WorkflowID == "" { // its creator did not start it
 		r.start(ctx, &out)
 	}
@@ -184,6 +202,9 @@ func (c Creation) Check() error {
 	if c.PrepareOnly && c.Environment == EnvironmentNone {
 		return wrong("a build requires an environment; omit --env none")
 	}
+	if err := c.checkAttempts(); err != nil {
+		return err
+	}
 	if err := CheckSampling(nil, c.Effort); err != nil || c.Model == "" {
 		return err
 	}
@@ -213,6 +234,14 @@ func (r *Runs) goal(c Creation) (title, description string, err error) {
 	return title, description, err
 }
 
+// resolved is what a run is created from: a commit of a repository, the configuration with the settings
+// of the request and the repository, and the operator's configuration without them.
+type resolved struct {
+	repo     contract.Repo
+	cfg      *config.Config
+	operator *config.Config
+}
+
 // prepare resolves and freezes all inputs of a run. operator is the configuration without the settings
 // of the request.
 func (r *Runs) prepare(ctx context.Context, c Creation, operator *config.Config, out *Created) (store.NewRun, error) {
@@ -220,8 +249,15 @@ func (r *Runs) prepare(ctx context.Context, c Creation, operator *config.Config,
 	if err != nil {
 		return store.NewRun{}, err
 	}
+	return r.freeze(ctx, c, resolved{repo, cfg, operator})
+}
+
+// freeze freezes all inputs of a run that is created from what was resolved.
+func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.NewRun, error) {
+	repo, cfg := from.repo, from.cfg
+	var err error
 	if !c.PrepareOnly && c.Model == "" { // otherwise no choice counts
-		if cfg, err = withChoices(ctx, r.Store, cfg, operator); err != nil {
+		if cfg, err = withChoices(ctx, r.Store, cfg, from.operator); err != nil {
 			return store.NewRun{}, err
 		}
 	}

@@ -60,6 +60,7 @@ var healsByCode = map[contract.Code][]contract.HealAction{
 // budget is used up.
 var final = map[contract.Code]bool{
 	contract.CodeCancelled:       true,
+	contract.CodeNotChosen:       true,
 	contract.CodeRunTimeout:      true,
 	contract.CodeRejected:        true,
 	contract.CodeApprovalExpired: true,

@@ -55,6 +55,7 @@ var byKind = map[kind]Retry{
 // although their class may be retried.
 var notRetried = map[contract.Code]bool{
 	contract.CodeCancelled:      true,
+	contract.CodeNotChosen:      true,
 	contract.CodeRunTimeout:     true,
 	contract.CodeDiskFull:       true,
 	contract.CodeQuotaExhausted: true,

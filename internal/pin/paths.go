@@ -22,6 +22,13 @@ func Watches(p string) bool {
 	return p != "" && (runs(p) || mayRun(p) || supports(p) || isRecorded(p) || settingsOf(p) != nil)
 }
 
+// IsTest reports whether the file at this path contains tests, code that only tests call, or their
+// expected results.
+func IsTest(p string) bool {
+	p = cleanPath(p)
+	return p != "" && (runs(p) || mayRun(p) || supports(p) || isRecorded(p))
+}
+
 // runs reports whether a test runner looks for tests in a file of this path.
 func runs(p string) bool {
 	l := languageOf(p)

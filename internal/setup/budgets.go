@@ -24,7 +24,11 @@ func runBudget(cfg *config.Config) contract.RunBudget {
 // Scopes returns the budgets that a model call of an agent is charged to. The limits of the run and
 // its agents are those that were frozen with it; the others are the installation's current ones.
 func Scopes(cfg *config.Config, runID int64, agent contract.Agent, frozen contract.RunBudget, tenant, project string, at time.Time) []store.Scope {
-	return append([]store.Scope{store.AgentScope(runID, agent, frozen), store.RunScope(runID, frozen)}, SharedScopes(cfg.Models.Budgets, tenant, project, at)...)
+	own := []store.Scope{store.AgentScope(runID, agent, frozen), store.RunScope(runID, frozen)}
+	if frozen.Attempts != 0 {
+		own = append(own, store.AttemptsScope(frozen))
+	}
+	return append(own, SharedScopes(cfg.Models.Budgets, tenant, project, at)...)
 }
 
 // CurrentScopes returns the budgets of the installation's day, and those of projects and tenants that

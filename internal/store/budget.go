@@ -208,6 +208,8 @@ func (s Scope) Whose() string {
 		if i := strings.LastIndexByte(s.Key, ' '); i >= 0 {
 			return fmt.Sprintf("the %s %s in %s", s.Kind, s.Key[:i], s.Key[i+1:])
 		}
+	case ScopeAttempts:
+		return "all attempts of group " + s.Key
 	case ScopeRun:
 	}
 	return string(s.Kind) + " " + s.Key
@@ -261,7 +263,7 @@ func (s Scope) Setting() string {
 	case ScopeAgent:
 		_, agent, _ := strings.Cut(s.Key, "/")
 		return "execution.agents." + agent + "."
-	case ScopeRun:
+	case ScopeRun, ScopeAttempts:
 		return "execution.run."
 	case ScopeProject, ScopeTenant:
 		period := "day"

@@ -122,6 +122,17 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 	return run, false, err
 }
 
+// CreateRunIn stores a new run like CreateRun, as part of a transaction, and returns its id. If the
+// idempotency key was used before, the error is pgx.ErrNoRows.
+func (s *Store) CreateRunIn(ctx context.Context, tx pgx.Tx, n NewRun) (int64, error) {
+	params, err := n.params()
+	if err != nil {
+		return 0, err
+	}
+	row, err := db.New(tx).CreateRun(ctx, params)
+	return row.ID, err
+}
+
 // RunByKey returns the run that was created with an idempotency key, or ErrNotFound. If the request
 // was different, the error is a HUMAN_ERROR with CodeConflict.
 func (s *Store) RunByKey(ctx context.Context, tenant, key, digest string) (Run, error) {

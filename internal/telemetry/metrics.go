@@ -49,6 +49,8 @@ var (
 	QuarantinedFailures = counter("rgpt_quarantined_failures_total", "Failures of quarantined tests, which did not fail a verification.")
 	// Heals counts heals, once their result is known.
 	Heals = counter("rgpt_heals_total", "Self-heal actions, by failure class, action and result.", "class", "action", "result")
+	// Choices counts the choices among several attempts at a goal, by what decided.
+	Choices = counter("rgpt_attempt_choices_total", "Choices among several attempts at a goal, by what decided: only, findings, same, size, judge, none (no attempt passed) or stopped.", "rule")
 	// Environments counts the environments of runs; result is kept (reused), made (created) or
 	// failed.
 	Environments = counter("rgpt_environments_total", "Environment requests, by result: kept (already stored), made (built) or failed.", "result")
@@ -453,6 +455,9 @@ func CountTests(s contract.TestSummary) {
 	FlakyTests.WithLabelValues().Add(float64(s.Flaky))
 	QuarantinedFailures.WithLabelValues().Add(float64(s.Quarantined))
 }
+
+// CountChoice records a choice among several attempts at a goal.
+func CountChoice(rule string) { Choices.WithLabelValues(rule).Inc() }
 
 // CountHeal records the result of a heal.
 func CountHeal(h contract.HealNote) {

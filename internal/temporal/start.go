@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 )
 
 // StartRun starts the workflow of a run, only once even if called repeatedly, and records that it
@@ -23,6 +24,11 @@ func StartRun(ctx context.Context, c client.Client, db *store.Store, run store.R
 	settings := run.Settings
 	settings.Release.Branch = spec.Branch(run.ID)
 	workflow := contract.RunWorkflowID(run.ID)
+	if of := settings.Attempt; of != nil { // the group's workflow must listen to its attempts
+		if err := startAttempts(ctx, c, db, of.Group); err != nil {
+			return err
+		}
+	}
 	started, err := startOnce(ctx, c, workflow, contract.WorkflowRun,
 		contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, PlanID: run.PlanID, Settings: settings},
 		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(run.Tenant),
@@ -34,6 +40,21 @@ func StartRun(ctx context.Context, c client.Client, db *store.Store, run store.R
 		return err
 	}
 	return db.MarkStarted(ctx, run.ID, workflow, started)
+}
+
+// startAttempts starts the workflow that chooses among the attempts of a group, only once even if called
+// repeatedly.
+func startAttempts(ctx context.Context, c client.Client, db *store.Store, group int64) error {
+	g, err := attempts.Read(ctx, db, group)
+	if err != nil {
+		return err
+	}
+	_, err = startOnce(ctx, c, contract.AttemptsWorkflowID(group), contract.WorkflowAttempts,
+		contract.AttemptsInput{Group: group, Tenant: g.Tenant, Settings: g.Settings},
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(g.Tenant),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeProject).ValueSet(g.Project),
+	)
+	return err
 }
 
 // StartPipeline starts the workflow of a pipeline, only once even if called repeatedly, and records

@@ -202,6 +202,7 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 		case "run":
 			workflows.RegisterRun(w)
 			workflows.RegisterDeliberation(w)
+			workflows.RegisterAttempts(w)
 		case "planner":
 			workflows.RegisterMember(w)
 		case "builder":

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
+	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 )
 
 // RunCommand is the part common to all commands to a run.
@@ -49,6 +50,16 @@ func (s *Server) commandOperations(api huma.API) {
 				return nil, err
 			}
 			return answered(s.Runs.Steer(ctx, in.ID, c.update, cmd))
+		})
+	}
+	for _, c := range []struct{ name, summary string }{
+		{contract.UpdatePause, "Pause all attempts at a run's goal"},
+		{contract.UpdateResume, "Resume all paused attempts at a run's goal"},
+		{contract.UpdateStop, "Stop all attempts at a run's goal; none of them is released unless one was chosen before"},
+	} {
+		op := operation(http.MethodPost, "/api/runs/{id}/attempts/"+c.name, c.name+"-attempts", "steering", c.summary, http.StatusConflict, http.StatusUnprocessableEntity)
+		handle(s, api, op, func(ctx context.Context, in *bareCommand) (*body[attempts.Group], error) {
+			return answered(s.Runs.SteerAttempts(ctx, in.ID, c.name, in.command(c.name+"-attempts", given(in.Body))))
 		})
 	}
 	handle(s, api, post("approve", "Approve a run's pending request, optionally with an edited plan"), s.approve)

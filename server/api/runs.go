@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
@@ -70,6 +71,9 @@ func (s *Server) runOperations(api huma.API) {
 		Body *control.Rules
 	}) (*body[control.Retrials], error) {
 		return answered(s.Runs.Rejudge(ctx, in.ID, given(in.Body)))
+	})
+	handle(s, api, get("/api/runs/{id}/attempts", "list-attempts", "List the attempts at a run's goal, and which one was chosen"), func(ctx context.Context, in *OfRun) (*body[attempts.Group], error) {
+		return answered(s.Runs.AttemptsOf(ctx, in.ID))
 	})
 	handle(s, api, get("/api/runs/{id}/links", "get-links", "Get links to other views of a run"), s.getLinks)
 }
@@ -165,7 +169,7 @@ type newRun struct {
 }
 
 func createdOf(c control.Created) apitypes.CreatedRun {
-	out := apitypes.CreatedRun{RunID: c.Run.ID, Status: c.Run.Status, Created: c.Fresh, WorkflowID: contract.RunWorkflowID(c.Run.ID), Notes: c.Notes}
+	out := apitypes.CreatedRun{RunID: c.Run.ID, Status: c.Run.Status, Created: c.Fresh, WorkflowID: contract.RunWorkflowID(c.Run.ID), Notes: c.Notes, Attempts: c.Attempts}
 	if c.Waiting != "" {
 		out.Notes = append(out.Notes, "created but not started yet; a worker will start it")
 	}
@@ -175,6 +179,9 @@ func createdOf(c control.Created) apitypes.CreatedRun {
 func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.CreatedRun], error) {
 	b := in.Body
 	texts := []string{"repo", b.Repo, "base", b.Base, "project", b.Project, "remote", b.Remote, "environment", b.Environment, "Idempotency-Key", in.Key}
+	for i, m := range b.AttemptModels {
+		texts = append(texts, fmt.Sprintf("attempt_models[%d]", i), m)
+	}
 	for key, value := range b.Settings {
 		texts = append(texts, "settings", key+value)
 	}
@@ -185,6 +192,7 @@ func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.Crea
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Effort: b.Effort, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
 		PrepareOnly: b.PrepareOnly, Environment: b.Environment,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key,
+		Attempts: b.Attempts, AttemptModels: b.AttemptModels,
 	})
 	return answered(createdOf(made), err)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/ui"
@@ -33,11 +34,11 @@ func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab stri
 		return h, err
 	}
 	h.Card = cards[id]
-	attempts, err := s.Views.Phases(ctx, id)
+	tries, err := s.Views.Phases(ctx, id)
 	if err != nil {
 		return h, err
 	}
-	h.Phases = stripOf(attempts)
+	h.Phases = stripOf(tries)
 	counts, err := s.Views.Counts(ctx, id)
 	if err != nil {
 		return h, err
@@ -59,13 +60,13 @@ func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab stri
 }
 
 // stripOf returns the last attempt of each phase.
-func stripOf(attempts []views.PhaseAttempt) []ui.PhaseStrip {
+func stripOf(tries []views.PhaseAttempt) []ui.PhaseStrip {
 	var out []ui.PhaseStrip
 	for _, phase := range contract.Phases() {
 		strip := ui.PhaseStrip{Phase: phase}
-		for i, a := range attempts {
+		for i, a := range tries {
 			if a.Phase == phase {
-				strip.Attempt = &attempts[i]
+				strip.Attempt = &tries[i]
 				strip.Tries++
 			}
 		}
@@ -141,6 +142,9 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 			s.fillChange(ctx, o.Ask, executions, heals)
 		}
 	}
+	if o.Attempts, err = s.attempts(ctx, h.Run); err != nil {
+		return nil, err
+	}
 	if o.Work, err = s.Views.Work(ctx, id); err != nil {
 		return nil, err
 	}
@@ -148,6 +152,16 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 		return nil, err
 	}
 	return ui.OverviewTab(o), nil
+}
+
+// attempts returns the attempts at a run's goal; nil if it is the only one.
+func (s *Server) attempts(ctx context.Context, run store.Run) (*attempts.Group, error) {
+	of := run.Settings.Attempt
+	if of == nil {
+		return nil, nil //nolint:nilnil // most runs are the only attempt
+	}
+	g, err := attempts.Read(ctx, s.Store, of.Group)
+	return &g, err
 }
 
 // fillChange fills in the change to be released: the current one, even if an earlier one was

@@ -111,6 +111,7 @@ func (h History) Replay(tb testing.TB) {
 	workflows.RegisterStep(replayer)
 	workflows.RegisterSelfHeal(replayer)
 	workflows.RegisterDeliberation(replayer)
+	workflows.RegisterAttempts(replayer)
 	workflows.RegisterMember(replayer)
 	err = replayer.ReplayWorkflowHistoryWithOptions(noAnswer, h.History, worker.ReplayWorkflowHistoryOptions{
 		OriginalExecution: workflow.Execution{ID: h.WorkflowID, RunID: h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},

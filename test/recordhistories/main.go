@@ -42,6 +42,7 @@ type ending struct {
 	answers  []string // to its questions to people, one after the other: approve, "heal --action wait"
 	floods   bool     // once done, it is sent as many messages as make it continue as new
 	prepares bool     // it is no run of a goal: rgpt env build
+	attempts bool     // there are several attempts: the histories of all of them and of their group are written
 	again    []string // what is done with it once it is over; a fork's own histories are written then
 }
 
@@ -93,12 +94,15 @@ const quick = "quick"
 // deliberate is a scenario on the same repository, of runs whose planner deliberates.
 const deliberate = "deliberate"
 
+// compared is a scenario on the same repository, of attempts whose models make different changes.
+const compared = "compared"
+
 // reads is a scenario on the same repository, of a planner that reads and asks before it plans.
 const reads = "reads"
 
 // own reports whether the scenario is one of this folder.
 func (e ending) own() bool {
-	return e.scenario == quick || e.scenario == deliberate || e.scenario == reads
+	return e.scenario == quick || e.scenario == deliberate || e.scenario == reads || e.scenario == compared
 }
 
 // unhealed lets a run end with its first failure.
@@ -145,6 +149,15 @@ var endings = []ending{
 	{name: "replayed", scenario: quick, again: []string{"replay", "--phase", "tester"}},
 	{name: "resumed", scenario: quick, args: unhealed, again: []string{"resume"}},
 	{name: "forked", scenario: quick, again: []string{"fork", "--step", "step-002"}},
+	{name: "attempts", scenario: compared, attempts: true, args: []string{"--attempt-model", "scripted/one", "--attempt-model", "scripted/two"}},
+	{
+		name: "attempts-failed", scenario: compared, attempts: true,
+		args: append([]string{"--attempt-model", "scripted/one", "--attempt-model", "scripted/broken"}, unhealed...),
+	},
+	{
+		name: "attempts-stopped", scenario: compared, attempts: true, args: []string{"--attempt-model", "scripted/one", "--attempt-model", "scripted/two"},
+		steer: []string{"stop --attempts"}, when: contract.PhasePlanner.Running(),
+	},
 	{
 		name: "deliberated", scenario: deliberate,
 		args: []string{"--set", "deliberation.plan_by=deliberation", "--set", "deliberation.iterations=2", "--set", "deliberation.recoveries=1"},
@@ -331,7 +344,8 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 		return fmt.Errorf("create the run: %w", err)
 	}
 	var run struct {
-		ID int64 `json:"runId"`
+		ID       int64 `json:"runId"`
+		Attempts group `json:"attempts"`
 	}
 	if err := json.Unmarshal(raw, &run); err != nil {
 		return fmt.Errorf("read which run it is: %w", err)
@@ -359,7 +373,35 @@ func recordOne(ctx context.Context, out, data, sample string, e ending) error {
 			return err
 		}
 	}
+	if e.attempts {
+		return run.Attempts.write(ctx, c, out, e.name)
+	}
 	return write(ctx, c, out, e.name, run.ID)
+}
+
+// group is a group of attempts.
+type group struct {
+	ID       int64 `json:"group"`
+	Attempts []struct {
+		ID int64 `json:"runId"`
+	} `json:"attempts"`
+}
+
+// write writes the histories of a group of attempts, once all of them are over.
+func (g group) write(ctx context.Context, c client.Client, out, name string) error {
+	for i, a := range g.Attempts {
+		if err := await(ctx, c, contract.RunWorkflowID(a.ID), contract.QueryState, func(v contract.RunView) bool { return v.Status.Terminal() }); err != nil {
+			return err
+		}
+		if err := write(ctx, c, out, fmt.Sprintf("%s-%d", name, i+1), a.ID); err != nil {
+			return err
+		}
+	}
+	h, err := history(ctx, c, contract.AttemptsWorkflowID(g.ID))
+	if err != nil {
+		return err
+	}
+	return writeHistory(filepath.Join(out, name+"-group.json.gz"), h)
 }
 
 // steerRun sends the ending's commands, each once the run waits or works.

@@ -21,6 +21,9 @@ type controls struct {
 	approval *approval                     // that the run waits for
 	edited   map[int64]contract.PlanResult // plans that people edited and are about to approve
 	changed  bool                          // a command was applied since the last phase began
+
+	held    bool // the run is an attempt that waits for the choice
+	resumed bool // it was resumed while it waits
 }
 
 // stopping reports whether the run was asked to stop, or its time is over.
@@ -183,6 +186,9 @@ func (r *run) applyResume(ctx workflow.Context, c contract.Command) (contract.Re
 func (r *run) unpause(ctx workflow.Context) {
 	r.controls.paused = false
 	r.EndInterruption()
+	if r.controls.held {
+		r.WaitingFor, r.controls.resumed = contract.WaitsForChoice, true
+	}
 	if a := r.controls.approval; a != nil && !a.answered() {
 		if err := r.Interrupt(a.status(), a.kind); err != nil {
 			r.log.Error("Could not continue waiting for the answer", "error", err)
@@ -225,6 +231,11 @@ func (r *run) awaitStart(ctx workflow.Context, p contract.Phase) *contract.Failu
 	}
 	if failure := r.awaitUnpaused(ctx); failure != nil {
 		return failure
+	}
+	if p == contract.PhaseReleaser && r.in.Settings.Attempt != nil && !r.Chosen {
+		if failure := r.awaitChoice(ctx, *r.in.Settings.Attempt); failure != nil {
+			return failure
+		}
 	}
 	s := r.in.Settings
 	switch {

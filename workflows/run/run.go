@@ -340,6 +340,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 		}
 	}
 	r.cleanUp(last)
+	r.tellGroup(last)
 	if err := workflow.Await(last, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return contract.RunResult{}, err
 	}

@@ -122,7 +122,7 @@ func (p *pair) create(ctx context.Context, work, hidden string) (int64, error) {
 	}
 	c := control.Creation{
 		Repo: work, Base: p.task.Base, Goal: p.task.Goal.Title, Description: p.task.Goal.Description, Project: "eval-" + strconv.FormatInt(p.id, 10),
-		Model: p.variant.Model, Effort: contract.Effort(p.variant.Effort), PlanBy: p.variant.PlanBy, Environment: environment, Settings: settings, Key: p.key,
+		Model: p.variant.Model, Effort: contract.Effort(p.variant.Effort), PlanBy: p.variant.PlanBy, Environment: environment, Settings: settings, Key: p.key, Attempts: 1,
 	}
 	if p.variant.Oracle != "" {
 		s, err := oracle.Write(ctx, hidden, p.task, p.variant.Oracle)

@@ -68,7 +68,8 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 	}
 	s := old.Settings
 	s.Fork, s.PlanGiven, s.PlanOnly = fork, true, false
-	s.Cache = nil // a fork must not get the responses again with which the old run did not succeed
+	s.Attempt, s.RunBudget.Attempts = nil, 0 // a fork is released by itself
+	s.Cache = nil                            // a fork must not get the responses again with which the old run did not succeed
 	if o.Model != nil {
 		models := map[contract.Agent]contract.ModelChoice{}
 		maps.Copy(models, s.Models)

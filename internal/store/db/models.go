@@ -340,6 +340,36 @@ type ModelChoiceChange struct {
 	ChangedAt time.Time
 }
 
+type OrchestratorAttempt struct {
+	GroupID   int64
+	Number    int32
+	RunID     int64
+	HeldAt    *time.Time
+	Workspace json.RawMessage
+	Files     int32
+	Lines     int32
+	TestLines int32
+	Major     int32
+	Medium    int32
+	ToldTo    string
+}
+
+type OrchestratorAttemptGroup struct {
+	ID        int64
+	Tenant    string
+	Project   string
+	Settings  json.RawMessage
+	Estimate  json.RawMessage
+	CreatedAt time.Time
+	StoppedAt *time.Time
+	StoppedBy string
+	DecidedAt *time.Time
+	Winner    *int64
+	Rule      string
+	Reason    string
+	JudgeRun  *int64
+}
+
 type OrchestratorBranchMessage struct {
 	ID            int64
 	RunID         int64

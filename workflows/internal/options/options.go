@@ -47,6 +47,9 @@ const (
 	// StopPatience is how long a deliberation that was asked to stop may take to end
 	// before it is cancelled.
 	StopPatience = 5 * time.Second
+	// JudgePatience is how long a judge of attempts may take, with retries and waiting for the
+	// provider. After that, the attempts are decided without it.
+	JudgePatience = 15 * time.Minute
 	// CleanUpTimeout bounds the last writes of a stopped run.
 	CleanUpTimeout = 2 * time.Minute
 )
@@ -97,6 +100,11 @@ func Remote(ctx workflow.Context, queue string, most time.Duration) workflow.Con
 		WaitForCancellation: true,
 		RetryPolicy:         retryPolicy(maxAttempts),
 	})
+}
+
+// Judge returns a context for the call of a judge of attempts.
+func Judge(ctx workflow.Context, most time.Duration) workflow.Context {
+	return workflow.WithScheduleToCloseTimeout(Remote(ctx, contract.QueuePlanner, min(most, JudgePatience)), JudgePatience)
 }
 
 // Persistent returns a context for a deliberation's activities on its rows and files: ordinary

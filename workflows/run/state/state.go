@@ -47,6 +47,8 @@ type State struct {
 	Transcript     *contract.SaveTranscriptResult          // of that deliberation; nil: not kept yet
 	SwitchedModels map[contract.Agent]contract.ModelChoice // models that people chose for the deliberation's members
 
+	Chosen bool // this attempt may be released, if it is one of several
+
 	Approved            map[string]Consent // approvals by kind
 	FailingBaseAccepted bool               // a person accepted a base commit that fails its checks
 	Revision            int64              // of the directives that agents were last sent
