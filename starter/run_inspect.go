@@ -248,6 +248,9 @@ func candidateText(m contract.RouteCandidate) string {
 
 func (a *app) printDetails(d views.RunDetails) {
 	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, terminal.Clean(d.GoalTitle), terminal.Clean(d.Repo), d.BaseCommit, terminal.Clean(d.Project))
+	if of := d.Settings.Attempt; of != nil {
+		fmt.Fprintf(a.out, "Attempt %d of %d at this goal; see rgpt run attempts %d\n\n", of.Number, of.Of, d.ID)
+	}
 	if d.FilesDeletedAt != nil {
 		fmt.Fprintf(a.out, "Its files were deleted by retention on %s; it can no longer be repeated.\n\n", d.FilesDeletedAt.UTC().Format(time.DateOnly))
 	}

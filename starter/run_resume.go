@@ -24,7 +24,7 @@ func resuming(a *app) []*cobra.Command {
 }
 
 func newRunResume(a *app) *cobra.Command {
-	var reason string
+	var c contract.Command
 	var wait bool
 	cmd := &cobra.Command{
 		Use: "resume RUN", Short: "Resume a paused, failed or stopped run from where it left off", Args: oneRun,
@@ -32,16 +32,14 @@ func newRunResume(a *app) *cobra.Command {
 finished work is kept and not paid for again.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
-				went, err := h.Resume(cmd.Context(), run.ID, contract.Command{By: caller(), Reason: reason})
+				went, err := h.Resume(cmd.Context(), run.ID, contract.Command{By: caller(), Reason: c.Reason})
 				return a.reportResumed(cmd.Context(), h, went, err, run, wait)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "reason to record")
+	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run until it ends")
-	one := cmd.RunE
-	var c contract.Command
-	a.allAttempts(cmd, contract.UpdateResume, &c, one)
+	a.allAttempts(cmd, contract.UpdateResume, &c, cmd.RunE)
 	return cmd
 }
 

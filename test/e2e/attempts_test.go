@@ -59,7 +59,7 @@ func attemptRules(latency string) harness.Rules {
 	own := harness.Rules{
 		judge, change("small", "one\n"), change("as-small", "two\n"), change("large", strings.Repeat("many\n", 60)), change("broken", ""),
 	}
-	return append(own, quickRules(latency)[:1]...)
+	return append(own, harness.PlanRules(latency, writes("step-001"))[:1]...)
 }
 
 // attempts creates attempts by models, and returns their group.
@@ -75,16 +75,20 @@ func (w *stackTests) attempts(t *testing.T, scenario string, models []string, ar
 	r := w.OK(t, append(all, args...)...)
 	r.JSON(t, &made)
 	require.Len(t, made.Attempts.Attempts, len(models))
-	require.Contains(t, r.Err, fmt.Sprintf("%d attempts", len(models)), "what they will cost is shown")
+	require.Contains(t, r.Stderr, fmt.Sprintf("%d attempts", len(models)), "what they will cost is shown")
 	for _, a := range made.Attempts.Attempts {
 		w.note(a.RunID)
 	}
 	return made.Attempts
 }
 
-// decided waits until all attempts of a group have ended, and returns the group.
+// decided waits until the choice is made and all attempts of a group have ended, and returns the group.
 func (w *stackTests) decided(t *testing.T, g attempts.Group) attempts.Group {
 	t.Helper()
+	harness.Await(t, "the choice", longest, func() (bool, string) {
+		now, err := attempts.Read(t.Context(), w.Store(t), g.ID)
+		return err == nil && now.DecidedAt != nil, fmt.Sprint(now.Attempts, err)
+	})
 	for _, a := range g.Attempts {
 		w.AwaitEnd(t, w.Store(t), a.RunID, longest)
 	}
@@ -117,7 +121,7 @@ func (w *stackTests) attemptsBySize(t *testing.T) {
 	w.wins(t, g, 2, contract.RuleSize)
 	require.Equal(t, contract.CodeNotChosen, g.Attempts[0].Failure.Code)
 	require.Equal(t, []int{60, 1}, []int{g.Attempts[0].Lines, g.Attempts[1].Lines})
-	require.Contains(t, w.OK(t, "run", "attempts", arg(g.Winner)).Out, "was chosen (by size)")
+	require.Contains(t, w.OK(t, "run", "attempts", arg(g.Winner)).Stdout, "was chosen (by size)")
 	w.OK(t, "run", "diff", arg(g.Attempts[0].RunID), arg(g.Attempts[1].RunID))
 
 	w.OK(t, "run", "resume", arg(g.Attempts[0].RunID), "--reason", "I prefer this one", "--wait")
