@@ -70,7 +70,7 @@ func TestAttemptsHaveTheSameCommitAndTheirOwnModels(t *testing.T) {
 	require.Contains(t, made.Notes, "3 attempts: too little is known to estimate their cost; together they can spend at most 25.00 USD (execution.run.cost_usd)")
 	var models []string
 	for i, a := range made.Attempts.Attempts {
-		run, err := f.Store.Run(t.Context(), a.RunID)
+		run, err := f.Run(t.Context(), a.RunID)
 		require.NoError(t, err)
 		require.Equal(t, made.Run.BaseCommit, run.BaseCommit)
 		require.Equal(t, i+1, run.Settings.Attempt.Number)

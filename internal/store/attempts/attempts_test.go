@@ -85,7 +85,7 @@ func TestAGroupIsCreatedOnceUnderRaces(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, group.Attempts, 3)
 	for i, a := range group.Attempts {
-		run, err := f.Store.Run(t.Context(), a.RunID)
+		run, err := f.Run(t.Context(), a.RunID)
 		require.NoError(t, err)
 		require.Equal(t, &contract.Attempt{Group: group.ID, Number: i + 1, Of: 3}, run.Settings.Attempt)
 		require.Equal(t, group.ID, run.Settings.RunBudget.Attempts)
@@ -198,7 +198,7 @@ func TestAllAttemptsShareTheBudgetOfOneRun(t *testing.T) {
 	f := storetest.Setup(t)
 	g := create(t, f, 2)
 	reserve := func(a attempts.Attempt, prompt int64) error {
-		run, err := f.Store.Run(t.Context(), a.RunID)
+		run, err := f.Run(t.Context(), a.RunID)
 		require.NoError(t, err)
 		begun, err := f.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(a.RunID), WorkflowRunID: "first"}, contract.Record{
 			RunID: a.RunID, Seq: prompt, Begin: &contract.ExecutionBegin{Phase: contract.PhasePlanner, Agent: contract.AgentPlanner},
