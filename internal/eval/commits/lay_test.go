@@ -99,20 +99,28 @@ func TestHiddenTestsReplaceWhatAnAgentMadeOfTheirFiles(t *testing.T) {
 	require.Equal(t, agent, r.git("rev-parse", "HEAD"))
 }
 
-func TestAMistakeLeavesOutTheMostCodeAndCanBeFixed(t *testing.T) {
+func TestAMistakeHasOnlyTheTestsAndCanBeFixed(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
-	r.commit(map[string]string{"a.py": "one\ntwo\nthree\nfour\n", "tests/test_a.py": "t\n", "b.py": "x\n"})
-	right := r.commit(map[string]string{"a.py": "# note\none\ntwo\nTHREE\nTHREE AND A HALF\nfour\n", "tests/test_a.py": strings.Repeat("test\n", 50), "b.py": "y\n"})
-	m, err := commits.MakeMistake(t.Context(), r.dir, right)
+	base := r.commit(map[string]string{"a.py": "one\n", "tests/test_a.py": "t\n", "b.py": "x\n"})
+	right := r.commit(map[string]string{"a.py": "ONE\n", "tests/test_a.py": "test\n", "b.py": "y\n", "new.py": "z\n"})
+	tests, err := commits.Patch(t.Context(), r.dir, base, right, commits.IsTest)
 	require.NoError(t, err)
-	require.Equal(t, "a.py", m.Path)
-	require.Equal(t, "# note\none\ntwo\nthree\nfour", r.show(m.Wrong, "a.py"))
-	require.Equal(t, "y", r.show(m.Wrong, "b.py"))
+	m, err := commits.MakeMistake(t.Context(), r.dir, base, right, tests)
+	require.NoError(t, err)
+	require.Equal(t, "one", r.show(m.Wrong, "a.py"))
+	require.Equal(t, "x", r.show(m.Wrong, "b.py"))
+	require.Equal(t, "test", r.show(m.Wrong, "tests/test_a.py"))
+	require.NotContains(t, r.git("ls-tree", "-r", "--name-only", m.Wrong), "new.py")
 	require.Equal(t, r.git("rev-parse", right+"^{tree}"), r.git("rev-parse", m.Fix+"^{tree}"))
 	require.Equal(t, m.Wrong, r.git("rev-parse", m.Fix+"^"))
+
 	onlyTests := r.commit(map[string]string{"tests/test_a.py": "u\n"})
-	_, err = commits.MakeMistake(t.Context(), r.dir, onlyTests)
+	tests, err = commits.Patch(t.Context(), r.dir, right, onlyTests, commits.IsTest)
+	require.NoError(t, err)
 	var u *commits.Unplayable
+	_, err = commits.MakeMistake(t.Context(), r.dir, right, onlyTests, tests)
+	require.ErrorAs(t, err, &u)
+	_, err = commits.MakeMistake(t.Context(), r.dir, base, right, "")
 	require.ErrorAs(t, err, &u)
 }

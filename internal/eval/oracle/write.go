@@ -27,7 +27,7 @@ func Write(ctx context.Context, repo string, t eval.Task, mode string) (Solution
 	if mode != eval.OracleNoisy {
 		return s, nil
 	}
-	mistake, err := commits.MakeMistake(ctx, repo, right)
+	mistake, err := commits.MakeMistake(ctx, repo, t.Base, right, t.Tests.Patch)
 	if err != nil {
 		return Solution{}, err
 	}
