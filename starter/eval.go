@@ -133,7 +133,7 @@ func (a *app) draw(ctx context.Context, repo string, from sources, o draw.Option
 	if len(drawn.Tasks) == 0 {
 		return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "no commit of %s became a task; %d were tried and %d left out before, see above", repo, drawn.Tried, len(drawn.Left)-drawn.Tried)
 	}
-	fmt.Fprintf(a.errs, "%d tasks from %d commits whose tests ran\n", len(drawn.Tasks), drawn.Tried)
+	fmt.Fprintf(a.errs, "%s from %s whose tests ran\n", counted(fmt.Sprint(len(drawn.Tasks)), "task"), counted(fmt.Sprint(drawn.Tried), "commit"))
 	return errors.Join(err, a.writeSet(eval.Set{Name: cmp.Or(baseName(out), "drawn"), Tasks: drawn.Tasks}, out))
 }
 

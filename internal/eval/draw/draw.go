@@ -16,11 +16,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/eval/commits"
 	"github.com/rocketgpt/orchestrator/internal/eval/judge"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/tester/standalone"
 )
 
 const (
 	// tries is the number of commits that are tried for each wanted task. Each needs two runs of the
-	// tests.
+	// tests, and a task two more.
 	tries = 4
 	// maxPass is the maximum number of tests of a task that must keep passing.
 	maxPass = 2000
@@ -94,7 +95,7 @@ func Draw(ctx context.Context, o Options) (Drawn, error) {
 			continue
 		}
 		out.Tasks = append(out.Tasks, t)
-		o.tell(s, fmt.Sprintf("task %s: %d tests to fix, %d to keep", t.ID, len(t.FailToPass), len(t.PassToPass)))
+		o.tell(s, fmt.Sprintf("task %s: tests to fix: %d, to keep: %d", t.ID, len(t.FailToPass), len(t.PassToPass)))
 	}
 	return out, nil
 }
@@ -158,7 +159,8 @@ func fixes(message string) bool { return fixWords.MatchString(message) }
 func goalOf(message string) eval.Goal {
 	message = strings.ToValidUTF8(strings.ReplaceAll(message, "\x00", ""), "")
 	message = references.ReplaceAllString(trailers.ReplaceAllString(message, ""), "")
-	title, description, _ := strings.Cut(strings.TrimSpace(message), "\n")
+	// References at the start leave the punctuation after them.
+	title, description, _ := strings.Cut(strings.TrimLeft(message, " \r\n\t,:;"), "\n")
 	return eval.Goal{Title: strings.TrimSpace(title), Description: strings.TrimSpace(blanks.ReplaceAllString(description, "\n\n"))}
 }
 
@@ -217,51 +219,62 @@ func (o Options) prove(ctx context.Context, repo string, s *commits.Script, t *e
 	if why, err := sameTree(ctx, repo, after, o.Source, s.ID); why != "" || err != nil {
 		return why, err
 	}
-	passedAfter, why, err := o.passed(ctx, *t, repo, after)
-	if err != nil || why != "" {
-		return why, err
+	passedAfter, r, err := o.passed(ctx, *t, repo, after, judge.PinnedTests)
+	if err != nil {
+		return "", err
+	}
+	if why := weakens(r); why != "" {
+		return why, nil
 	}
 	if len(passedAfter) == 0 {
-		return "none of its tests pass after it", nil
+		return "none of its tests pass after it" + failure(r), nil
 	}
 	before, err := commits.Lay(ctx, repo, t.Base, t.Base, t.Tests.Patch)
 	if err != nil {
 		return "", err
 	}
-	passedBefore, _, err := o.passed(ctx, *t, repo, before)
+	passedBefore, _, err := o.passed(ctx, *t, repo, before, judge.PinnedTests)
 	if err != nil {
 		return "", err
 	}
-	for _, test := range passedAfter {
-		if _, ok := slices.BinarySearch(passedBefore, test); ok {
-			if len(t.PassToPass) < maxPass {
-				t.PassToPass = append(t.PassToPass, test)
-			}
-			continue
-		}
-		t.FailToPass = append(t.FailToPass, test)
-	}
-	switch leaked := leakedTest(*t); {
-	case len(t.FailToPass) == 0:
+	if len(without(passedAfter, passedBefore)) == 0 {
 		return "its tests also pass without it", nil
-	case leaked != "":
-		return fmt.Sprintf("its message names the hidden test %s", leaked), nil
 	}
-	// Once more: a test that does not always pass decides nothing.
-	again, _, err := o.passed(ctx, *t, repo, after)
+	// Once more: a test that does not always pass decides nothing. This time, the results are compared
+	// with those of the base, as in a run.
+	again, r, err := o.passed(ctx, *t, repo, after, judge.Baseline)
 	if err != nil {
 		return "", err
 	}
-	for _, test := range t.FailToPass {
-		if _, ok := slices.BinarySearch(again, test); !ok {
-			return fmt.Sprintf("its test %s does not always pass", test), nil
-		}
+	if why := named(t, passedBefore, passedAfter, again); why != "" {
+		return why, nil
 	}
-	t.PassToPass = slices.DeleteFunc(t.PassToPass, func(test string) bool {
-		_, ok := slices.BinarySearch(again, test)
-		return !ok
+	return unreleasable(r), nil
+}
+
+// named sets the names of the tests of a task, all of them sorted: of those that passed before the
+// change, and twice after it. It returns why the commit makes no task.
+func named(t *eval.Task, before, after, again []string) (why string) {
+	lost := without(after, again)
+	always := without(after, lost)
+	t.FailToPass = without(always, before)
+	t.PassToPass = without(always, t.FailToPass)
+	t.PassToPass = t.PassToPass[:min(len(t.PassToPass), maxPass)]
+	if len(t.FailToPass) == 0 {
+		return fmt.Sprintf("none of the tests that it fixes always pass, such as %s", without(lost, before)[0])
+	}
+	if leaked := leakedTest(*t); leaked != "" {
+		return fmt.Sprintf("its message names the hidden test %s", leaked)
+	}
+	return ""
+}
+
+// without returns the names that are not in a sorted list.
+func without(names, list []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, found := slices.BinarySearch(list, name)
+		return found
 	})
-	return "", nil
 }
 
 // sameTree checks that the patches of a task make the tree of its commit.
@@ -277,24 +290,45 @@ func sameTree(ctx context.Context, repo, commit, source, original string) (why s
 	return "", err
 }
 
-// passed returns the names of the tests that pass on a commit, or why a run may not release it: it
-// removes or weakens tests. A failed build is a result: none pass.
-func (o Options) passed(ctx context.Context, t eval.Task, repo, commit string) (names []string, why string, err error) {
+// passed returns the names of the tests that pass on a commit. A failed build is a result: none pass.
+func (o Options) passed(ctx context.Context, t eval.Task, repo, commit string, compare judge.Comparison) (names []string, r standalone.Report, err error) {
 	j := o.Judge
-	j.PinnedTests = true
-	r, err := j.Run(ctx, t, repo, commit)
-	if err != nil {
-		return nil, "", err
+	j.Compare = compare
+	r, err = j.Run(ctx, t, repo, commit)
+	if err == nil && r.Failure != nil && !r.Judged() {
+		err = errors.New(r.Failure.Message)
 	}
-	if r.Failure != nil && !r.Judged() {
-		return nil, "", errors.New(r.Failure.Message)
-	}
+	return judge.Passed(r.Results), r, err
+}
+
+// weakens returns why a run may not release a change that removes or weakens tests.
+func weakens(r standalone.Report) string {
 	for _, c := range r.Checks {
-		if c.Check.ID == contract.CheckPinnedTests && c.StopsRun() {
-			return nil, "it removes or weakens tests, which a run may not do: " + c.Message, nil
+		if c.Check.ID == contract.CheckPinnedTests && !c.OK {
+			return "it removes or weakens tests, which a run may not do: " + c.Message
 		}
 	}
-	return judge.Passed(r.Results), "", nil
+	return ""
+}
+
+// unreleasable returns why a run may not release a change that was compared with its base.
+func unreleasable(r standalone.Report) string {
+	for _, c := range r.Checks {
+		if !c.OK || c.Major > 0 {
+			return fmt.Sprintf("a run may not release it: %s: %s", c.Check.ID, fault.FirstLine(c.Message))
+		}
+	}
+	return ""
+}
+
+// failure describes the first check that failed.
+func failure(r standalone.Report) string {
+	for _, c := range r.Checks {
+		if c.StopsRun() {
+			return fmt.Sprintf(": %s: %s", c.Check.ID, fault.FirstLine(c.Message))
+		}
+	}
+	return ""
 }
 
 var other = regexp.MustCompile(`[^A-Za-z0-9._-]+`)

@@ -40,9 +40,19 @@ type Judge struct {
 	Config  *config.Config // the operator's
 	DataDir string         // has the caches, which a worker may share
 	Log     *slog.Logger
-	// PinnedTests compares the tests of a change with those of its base, as a run does.
-	PinnedTests bool
+	// Compare says how a change is compared with its base.
+	Compare Comparison
 }
+
+// Comparison says how a change is compared with its base.
+type Comparison int
+
+// Comparisons, each with those before it.
+const (
+	NoComparison Comparison = iota // as for hidden tests
+	PinnedTests                    // tests that are deleted or weakened are findings, as in a run
+	Baseline                       // the results are compared with those of the base, as in a run
+)
 
 // Verdict is the outcome of the hidden tests.
 type Verdict struct {
@@ -106,8 +116,11 @@ func (j Judge) config(t eval.Task) (*config.Config, error) {
 	v.Baseline, v.PinnedTests, v.ProveNewTests, v.Coverage = "off", "off", "off", "off"
 	v.RequireTests, v.Timeout = false, t.TestTimeout.Or(eval.DefaultTestTimeout)
 	v.Security.Enabled = config.Off
-	if j.PinnedTests {
+	if j.Compare >= PinnedTests {
 		v.PinnedTests = "enforce"
+	}
+	if j.Compare >= Baseline {
+		v.Baseline = "on"
 	}
 	own.Execution.StableRetests = 0
 	if t.Tests.Command != "" {
