@@ -200,9 +200,9 @@ func (a *Activities) attemptOf(ctx context.Context, runID, execution int64) (att
 		switch {
 		case m.Role == model.RoleTool:
 			out.answered(e.Turn, m)
-		case m.Role == model.RoleUser && e.Turn == 0:
-			out.before = fencedIn(m.Text, earlierName)
-		case m.Role == model.RoleUser:
+		case m.Role == model.RoleUser && e.Turn == 0: // the task, or a message of a person
+			out.before = cmp.Or(out.before, fencedIn(m.Text, earlierName))
+		case m.Role == model.RoleUser && !fromPerson(m): // the next attempt gets the messages themselves
 			out.errors = append(out.errors, m.Text)
 		}
 	}

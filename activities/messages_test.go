@@ -104,3 +104,33 @@ func TestAMessageThatArrivesAfterACrashedAttemptWaitsForTheNextTurn(t *testing.T
 	require.Equal(t, map[string][][2]int64{"use tabs": {{e.ID, 1}}, "and a test": nil}, h.delivered(),
 		"the conversation before the turn stays what the first attempt sent")
 }
+
+func TestAMessageIsNoErrorOfAnEarlierAttemptAndHidesNothingOfIt(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "\n"+calls(1, `{name: read_file, arguments: {path: hello.txt}}`)+calls(2, `{name: list_files, arguments: {}}`))
+	from := h.openStepAfter(nil)
+	one := &agent{h: h, e: from.Execution, ws: from.Workspace}
+	one.turn()
+	h.tell("use tabs", "")
+	one.turn()
+	second := h.openStepAfter(&contract.ResumePoint{Execution: from.Execution.ID, From: from.Workspace, At: from.Workspace})
+	require.NotContains(t, h.transcript(second.Execution.ID), "Most recent errors")
+	two := &agent{h: h, e: second.Execution, ws: second.Workspace}
+	two.turn()
+	third := h.openStepAfter(&contract.ResumePoint{Execution: second.Execution.ID, From: from.Workspace, At: from.Workspace})
+	text := h.transcript(third.Execution.ID)
+	require.Contains(t, text, "Before that", "what the first attempt did")
+	require.Contains(t, text, "list_files")
+}
+
+// openStepAfter opens the step again with a halved context, after an earlier attempt if there is one.
+func (h *fixture) openStepAfter(from *contract.ResumePoint) contract.OpenStepResult {
+	h.t.Helper()
+	in := h.opening()
+	if from != nil {
+		in.Resume, in.Lessons.Compact = from, 1
+	}
+	opened, failure := do[contract.OpenStepResult](h, h.OpenStep, in)
+	require.Nil(h.t, failure)
+	return opened
+}
