@@ -75,7 +75,7 @@ func TestAnAgentReadsItsMessagesBeforeItFinishes(t *testing.T) {
 	h.onServed = func() { h.tell("and a test", e.Step) } // while the model writes its first response
 	first, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
 	require.Nil(t, failure)
-	require.False(t, first.Finish, "it has not read everything")
+	require.True(t, first.Unread, "it has not read everything")
 	_, failure = do[contract.ToolOutcome](h, h.CallTool, contract.ToolInput{Execution: e, Turn: 1, Index: 0, Workspace: ws})
 	require.Nil(t, failure)
 
@@ -83,6 +83,7 @@ func TestAnAgentReadsItsMessagesBeforeItFinishes(t *testing.T) {
 	second, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 2, Model: choice})
 	require.Nil(t, failure)
 	require.True(t, second.Finish)
+	require.False(t, second.Unread)
 	require.Equal(t, map[string][][2]int64{"use tabs": {{e.ID, 1}}, "and a test": {{e.ID, 2}}}, h.delivered())
 }
 
@@ -100,7 +101,7 @@ func TestAMessageThatArrivesAfterACrashedAttemptWaitsForTheNextTurn(t *testing.T
 	h.tell("and a test", "")
 	again, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
 	require.Nil(t, failure)
-	require.False(t, again.Finish)
+	require.True(t, again.Unread)
 	require.Equal(t, map[string][][2]int64{"use tabs": {{e.ID, 1}}, "and a test": nil}, h.delivered(),
 		"the conversation before the turn stays what the first attempt sent")
 }

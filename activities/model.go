@@ -64,13 +64,9 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	if len(answer.ToolCalls) == 0 {
 		out.Bad = "it called no tool"
 	}
-	if out.Finish { // not before the agent has read what people wrote meanwhile
-		more, err := a.hasMessages(ctx, in.Execution)
-		if err != nil {
+	if out.Finish {
+		if out.Unread, err = a.hasMessages(ctx, in.Execution); err != nil {
 			return contract.ThinkResult{}, err
-		}
-		if more {
-			out.Finish, out.Summary, out.Blocked = false, "", ""
 		}
 	}
 	if out.Bad == "" && in.Tools != nil {

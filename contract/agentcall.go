@@ -254,6 +254,7 @@ type ThinkResult struct {
 	Usage     Usage         `json:"usage"`
 	Moves     []Move        `json:"moves,omitempty"` // of a member of a deliberation
 	Code      Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
+	Unread    bool          `json:"unread,omitempty"`  // with Finish: people wrote meanwhile; it finishes only if it has no further turn
 	MovesSent bool          `json:"told,omitempty"`  // the moves were sent to the deliberation and are omitted here
 	Done      []DoneCall    `json:"done,omitempty"`  // the tool calls that are already carried out, in their order
 }

@@ -132,3 +132,16 @@ func planOf(steps ...string) contract.Plan {
 	}
 	return p
 }
+
+func TestAnUnreadMessageHoldsAnAgentBackOnlyIfItHasAFurtherTurn(t *testing.T) {
+	t.Parallel()
+	for turns, thinks := range map[int]int{1: 1, 20: 2} {
+		w := newRunFixture(t)
+		all := finishing(true, false)
+		all[0].Unread = true
+		w.answers["step-001"] = all
+		result := w.orchestrate(t, func(s *contract.Settings) { s.StepBudget.Turns = turns })
+		require.Equal(t, contract.StatusDone, result.Status, "%d turns: %v", turns, result.Failure)
+		require.Equal(t, thinks, w.thinks["step-001"], "%d turns", turns)
+	}
+}

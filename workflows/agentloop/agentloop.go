@@ -189,6 +189,11 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	}
 	l.BadAnswers = 0
 	calls, last := think.Calls, []contract.ToolCallRef(nil)
+	if think.Unread && l.budgetSpent(ctx) == nil {
+		// Not before the agent has read what people wrote. Without a further turn it could not read it,
+		// and its work would be lost.
+		think.Finish, think.Summary, think.Blocked = false, "", ""
+	}
 	if think.Finish && think.Blocked == "" && l.in.Settings.FinishRefusals > 0 {
 		calls, last = finishApart(calls)
 	}
