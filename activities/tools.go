@@ -40,9 +40,12 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 	started := time.Now()
 	var result tool.Result
 	after := in.Workspace
-	if len(in.Failed) > 0 && call.Name == tool.Finish {
+	switch {
+	case in.Undone && call.Name == tool.Finish:
+		result = tool.Result{Text: unfinished}
+	case len(in.Failed) > 0 && call.Name == tool.Finish:
 		result, err = a.refuseToFinish(ctx, in)
-	} else {
+	default:
 		result, after, err = a.carryOut(ctx, in, call)
 	}
 	if in.LocalOnly && errors.Is(err, brain.ErrNotReady) {

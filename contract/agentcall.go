@@ -104,6 +104,9 @@ type LoopSettings struct {
 	// FinishRefusals is how often failed checks go back to the agent when it wants to finish. 0: they
 	// are not run then, as in all loops that began before there was this setting.
 	FinishRefusals int `json:"finish_refusals,omitempty"`
+	// HoldFinish lets an agent that wants to finish beside a call that failed see that first. Loops that
+	// began before there was this setting do not have it.
+	HoldFinish bool `json:"hold_finish,omitempty"`
 }
 
 // LoopState is the state that an agent loop keeps from turn to turn.
@@ -126,6 +129,7 @@ type LoopState struct {
 	// failed last.
 	Refused     int    `json:"refused,omitempty"`
 	RefusedTree string `json:"refused_tree,omitempty"`
+	HeldTree    string `json:"held_tree,omitempty"` // the files with which it wanted to finish beside a failed call
 }
 
 // StepResult is the result of a step's workflow. A failed step is a result with a failure, not an
@@ -250,11 +254,11 @@ type ThinkResult struct {
 	Finish    bool          `json:"finish"`            // the model reports that it is done
 	Summary   string        `json:"summary,omitempty"` // of finish, shortened
 	Blocked   string        `json:"blocked,omitempty"` // of finish, shortened: why the work cannot continue
+	Unread    bool          `json:"unread,omitempty"`  // with Finish: people wrote meanwhile; it finishes only if it has no further turn
 	Bad       string        `json:"bad,omitempty"`     // why the response could not be used; shown to the model
 	Usage     Usage         `json:"usage"`
 	Moves     []Move        `json:"moves,omitempty"` // of a member of a deliberation
 	Code      Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
-	Unread    bool          `json:"unread,omitempty"`  // with Finish: people wrote meanwhile; it finishes only if it has no further turn
 	MovesSent bool          `json:"told,omitempty"`  // the moves were sent to the deliberation and are omitted here
 	Done      []DoneCall    `json:"done,omitempty"`  // the tool calls that are already carried out, in their order
 }
@@ -297,6 +301,7 @@ type ToolInput struct {
 	// Failed are the checks of the execution that failed, for a call to finish: it is refused, and
 	// they are its result.
 	Failed  []string      `json:"failed,omitempty"`
+	Undone  bool          `json:"undone,omitempty"` // another call of the turn failed, so a call to finish is refused
 	Timeout time.Duration `json:"timeout"`
 }
 

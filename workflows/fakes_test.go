@@ -33,6 +33,7 @@ type runFixture struct {
 	thinks      map[string]int
 	tools       int
 	finished    [][]string // failed checks of each call to finish
+	held        int        // calls to finish that were refused because another call of the turn failed
 	checks      [][]contract.Check
 	red         bool
 	left        map[string]int // how often an activity still fails; absent: always
@@ -335,6 +336,9 @@ func (w *runFixture) think(_ context.Context, in contract.ThinkInput) (contract.
 	return answer, nil
 }
 
+// failingTool is the name of a tool whose calls fail.
+const failingTool = "broken_edit"
+
 func (w *runFixture) tool(_ context.Context, in contract.ToolInput) (contract.ToolOutcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -347,10 +351,15 @@ func (w *runFixture) tool(_ context.Context, in contract.ToolInput) (contract.To
 	w.tools++
 	if answers := w.answers[in.Execution.Step]; in.Turn <= len(answers) && answers[in.Turn-1].Calls[in.Index].Tool == "finish" {
 		w.finished = append(w.finished, in.Failed)
-		return contract.ToolOutcome{Workspace: in.Workspace, OK: len(in.Failed) == 0, Fingerprint: fmt.Sprint(in.Execution.Step, in.Turn, in.Index)}, nil
+		if in.Undone {
+			w.held++
+		}
+		return contract.ToolOutcome{Workspace: in.Workspace, OK: len(in.Failed) == 0 && !in.Undone, Fingerprint: fmt.Sprint(in.Execution.Step, in.Turn, in.Index)}, nil
 	}
 	out := contract.ToolOutcome{Workspace: in.Workspace, OK: true, Fingerprint: fmt.Sprint(in.Execution.Step, in.Turn, in.Index)}
-	switch {
+	switch answers := w.answers[in.Execution.Step]; {
+	case in.Turn <= len(answers) && answers[in.Turn-1].Calls[in.Index].Tool == failingTool:
+		out.OK = false
 	case w.escapes[in.Execution.Step] > 0:
 		w.escapes[in.Execution.Step]--
 		out.OK, out.Code = false, contract.CodePathEscape

@@ -145,3 +145,36 @@ func TestAnUnreadMessageHoldsAnAgentBackOnlyIfItHasAFurtherTurn(t *testing.T) {
 		require.Equal(t, thinks, w.thinks["step-001"], "%d turns", turns)
 	}
 }
+
+func TestAnAgentThatFinishesBesideAFailedCallSeesItsResultFirst(t *testing.T) {
+	t.Parallel()
+	finish := contract.ToolCallRef{Index: 1, Tool: "finish", ReadOnly: true}
+	for name, c := range map[string]struct {
+		beside       contract.ToolCallRef
+		plan         contract.Plan
+		on           bool
+		thinks, held int
+	}{
+		"a change":              {contract.ToolCallRef{Tool: failingTool}, planOf("step-001"), true, 2, 1},
+		"in a parallel step":    {contract.ToolCallRef{Tool: failingTool}, planOf("step-001", "step-002"), true, 2, 1},
+		"something was read":    {contract.ToolCallRef{Tool: failingTool, ReadOnly: true}, planOf("step-001"), true, 1, 0},
+		"an earlier run's loop": {contract.ToolCallRef{Tool: failingTool}, planOf("step-001"), false, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRunFixture(t)
+			w.plan = c.plan
+			turn := contract.ThinkResult{Finish: true, Calls: []contract.ToolCallRef{c.beside, finish}}
+			w.answers["step-001"] = []contract.ThinkResult{turn, turn, turn} // it insists
+			on := w.checkedBy(func(string) bool { return true })
+			result := w.orchestrate(t, func(s *contract.Settings) {
+				if on(s); !c.on {
+					s.FinishRefusals = 0
+				}
+			})
+			require.Equal(t, contract.StatusDone, result.Status, "%v", result.Failure)
+			require.Equal(t, c.thinks, w.thinks["step-001"])
+			require.Equal(t, c.held, w.held)
+		})
+	}
+}

@@ -57,6 +57,7 @@ type loop struct {
 	lost     string // the chosen worker, if it did not accept the step
 
 	conflict *contract.Conflict // between the changes that the step starts from
+	undone   bool               // a call of the current turn that was to change or check something failed
 }
 
 func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
@@ -172,7 +173,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
 		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks,
 		Tools: &contract.TurnTools{
-			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, FinishApart: l.in.Settings.FinishRefusals > 0,
+			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, FinishApart: l.finishesApart(),
 		},
 	}).Get(ctx, &think)
 	if err != nil {
@@ -188,15 +189,16 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		return true, nil
 	}
 	l.BadAnswers = 0
-	calls, last := think.Calls, []contract.ToolCallRef(nil)
 	if think.Unread && l.budgetSpent(ctx) == nil {
 		// Not before the agent has read what people wrote. Without a further turn it could not read it,
 		// and its work would be lost.
 		think.Finish, think.Summary, think.Blocked = false, "", ""
 	}
-	if think.Finish && think.Blocked == "" && l.in.Settings.FinishRefusals > 0 {
+	calls, last := think.Calls, []contract.ToolCallRef(nil)
+	if think.Finish && think.Blocked == "" && l.finishesApart() {
 		calls, last = finishApart(calls)
 	}
+	l.undone = false
 	calls, failure := l.recordDone(calls, think.Done)
 	if failure == nil {
 		failure = l.callTools(ctx, calls)
@@ -310,6 +312,12 @@ func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *co
 	return nil
 }
 
+// finishesApart reports whether a call that finishes is carried out after all others of its turn,
+// because it may be refused.
+func (l *loop) finishesApart() bool {
+	return l.in.Settings.FinishRefusals > 0 || l.in.Settings.HoldFinish
+}
+
 // recordDone records the outcomes of the calls that were carried out with their model call, which are
 // the first ones, and returns the others. Activities of earlier code carry out none.
 func (l *loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall) ([]contract.ToolCallRef, *contract.Failure) {
@@ -328,7 +336,7 @@ func (l *loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall
 func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
 	futures := make([]workflow.Future, len(calls))
 	for i, call := range calls {
-		futures[i] = l.callTool(ctx, call)
+		futures[i] = l.callTool(ctx, call, refusal{})
 	}
 	for i, f := range futures {
 		var out contract.ToolOutcome
@@ -344,10 +352,10 @@ func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef
 
 // callTool carries out one tool call. Short ones are local activities; long ones, and
 // calls with a repository that is not on this host yet, are ordinary activities.
-func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef, failed ...string) workflow.Future {
+func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef, why refusal) workflow.Future {
 	args := contract.ToolInput{
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout,
-		Failed: failed,
+		Failed: why.failed, Undone: why.undone,
 	}
 	ordinary := func() workflow.Future {
 		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+options.SaveTime, contract.ActivityTool, args)
@@ -373,6 +381,9 @@ func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef, failed 
 // recordOutcome records the outcome of a tool call, and stops loops and misconduct.
 func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome) *contract.Failure {
 	l.Workspace = out.Workspace
+	if !out.OK && (!call.ReadOnly || call.Tool == checkTool) {
+		l.undone = true
+	}
 	if out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden {
 		l.Violations++
 		if l.Violations > l.in.Settings.Agents.Violations {

@@ -14,8 +14,16 @@ import (
 // The checks of an agent that wants to finish need no version of the workflow: LoopSettings, which
 // are frozen when a loop starts, say whether they run. A loop that began without them has none.
 
-// finishTool is the name of the tool with which an agent finishes.
-const finishTool = "finish"
+const (
+	finishTool = "finish" // with which an agent finishes
+	checkTool  = "check"  // with which it carries out a check
+)
+
+// refusal is why a call to finish is refused; nothing: it is not.
+type refusal struct {
+	failed []string // checks that failed
+	undone bool     // another call of the turn failed
+}
 
 // finishApart separates the calls that finish from the others.
 func finishApart(calls []contract.ToolCallRef) (others, last []contract.ToolCallRef) {
@@ -31,31 +39,34 @@ func finishApart(calls []contract.ToolCallRef) (others, last []contract.ToolCall
 
 // tryToFinish runs the checks that the agent's work must pass. If one fails, the calls that finish
 // are refused, and there is more to do. The same files are refused only once: an agent that changes
-// nothing insists, and the tester decides. Only work that will be tested as it is has such checks.
+// nothing insists, and the tester decides. Only work that will be tested as it is has such checks. All
+// agents that finish beside a failed call see its result first.
 func (l *loop) tryToFinish(ctx workflow.Context, last []contract.ToolCallRef) (more bool, _ *contract.Failure) {
-	var failed []string
-	if l.Workspace.Tree != l.From.Tree && l.Workspace.Tree != l.RefusedTree && l.Refused < l.in.Settings.FinishRefusals {
+	var why refusal
+	if l.in.Settings.HoldFinish && l.undone && l.Workspace.Tree != l.HeldTree {
+		why.undone, l.HeldTree = true, l.Workspace.Tree
+	} else if l.Workspace.Tree != l.From.Tree && l.Workspace.Tree != l.RefusedTree && l.Refused < l.in.Settings.FinishRefusals {
 		began := workflow.Now(ctx)
 		var failure *contract.Failure
-		if failed, failure = l.failedChecks(ctx); failure != nil {
+		if why.failed, failure = l.failedChecks(ctx); failure != nil {
 			return false, failure
 		}
 		// The agent's time does not include that of checks, like that of the tester.
 		l.Started = l.Started.Add(workflow.Now(ctx).Sub(began))
 	}
-	if len(failed) > 0 {
+	if len(why.failed) > 0 {
 		l.Refused, l.RefusedTree = l.Refused+1, l.Workspace.Tree
 	}
 	for _, call := range last {
 		var out contract.ToolOutcome
-		if err := l.callTool(ctx, call, failed...).Get(ctx, &out); err != nil {
+		if err := l.callTool(ctx, call, why).Get(ctx, &out); err != nil {
 			return false, fault.Of(err)
 		}
 		if failure := l.recordOutcome(call, out); failure != nil {
 			return false, failure
 		}
 	}
-	return len(failed) > 0, nil
+	return why.undone || len(why.failed) > 0, nil
 }
 
 // failedChecks runs the checks of the workspace and returns those that failed because of the change.
