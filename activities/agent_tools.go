@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
@@ -29,6 +30,8 @@ const (
 	restoredBytes = 16 << 20
 	// reportBytes limits the failures in the report of a check to an agent.
 	reportBytes = 8 << 10
+	// leastCheckTime divides the time of a call: with less than this part left, no further check begins.
+	leastCheckTime = 4
 )
 
 // giveMemory lets tools store long outputs and read them, and earlier results, again.
@@ -184,19 +187,36 @@ func (a *Activities) checkForAgent(ctx context.Context, in contract.ToolInput, n
 		return tool.CheckReport{Unknown: true, Names: names}, err
 	}
 	report := tool.CheckReport{OK: true}
+	began := time.Now()
 	for i, c := range wanted {
 		var known store.BaselineCheck
-		found := false
+		log, found := "", false
 		if onBase && baseline != nil {
 			known, found = baseline.Check(c.ID)
 		}
 		if !found {
-			if known, report.Log, err = a.checkNow(ctx, in, run, spec.Verification, ws, c, i, onBase); err != nil {
+			// Checks with the same name share the time of the call.
+			now := in
+			if i > 0 {
+				now.Timeout = (in.Timeout - time.Since(began)).Round(time.Second)
+			}
+			if now.Timeout < in.Timeout/leastCheckTime {
+				report.OK = false
+				report.Text += fmt.Sprintf("%s was not run: the checks before it used the time of one call (execution.command_timeout). Call check with the name %q.\n", c.Name, c.ID)
+				continue
+			}
+			if known, log, err = a.checkNow(ctx, now, run, spec.Verification, ws, c, i, onBase); err != nil {
 				return tool.CheckReport{}, err
 			}
 		}
 		report.OK = report.OK && known.Result.OK
 		report.Text += describeCheck(known.Result, known.Cases, known.Findings)
+		if most := run.Settings.VerifyTimeout; known.Result.Code == contract.CodeTimeout && most > in.Timeout {
+			report.Text += fmt.Sprintf("This does not mean that it fails: the final verification gives it %s, a call of a tool only %s (execution.command_timeout).\n", most, in.Timeout)
+		}
+		if log != "" {
+			report.Text += fmt.Sprintf("[the whole output: read_output {\"id\": %q}]\n", log)
+		}
 	}
 	return report, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -134,4 +135,20 @@ func TestACommandsPipelineFailsInTheRealShell(t *testing.T) {
 	require.True(t, outcomes[1].OK, texts[1])
 	require.Contains(t, texts[2], "PYTHONPYCACHEPREFIX=/var/cache/build/python\n/workspace\n")
 	require.NotContains(t, texts[2], h.dataDir)
+}
+
+func TestACheckThatExceedsTheTimeOfACallIsNotSaidToFail(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "\n"+calls(1, `{name: check, arguments: {name: configured tests}}`))
+	h.run.Settings.VerifyTimeout = 20 * time.Minute
+	h.testedBy(checks.Settings{Test: checks.StageSettings{Command: "sleep 100"}})
+	a := h.agent()
+	_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: a.e, Turn: 1, Model: choice})
+	require.Nil(t, failure)
+	out, failure := do[contract.ToolOutcome](h, h.CallTool, contract.ToolInput{Execution: a.e, Turn: 1, Workspace: a.ws, From: a.ws.Slim(), Timeout: time.Second})
+	require.Nil(t, failure)
+	require.False(t, out.OK)
+	_, message, err := h.Store.ToolResult(t.Context(), a.e.ID, 1, 0)
+	require.NoError(t, err)
+	require.Contains(t, string(message.Content), "This does not mean that it fails: the final verification gives it 20m0s, a call of a tool only 1s")
 }

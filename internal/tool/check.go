@@ -32,9 +32,5 @@ func runCheck(ctx context.Context, env Env, p checkParams) (Result, error) {
 	if report.Unknown {
 		return failed("", "There is no check named %q. The project's checks: %s.", fault.Clip(p.Name, 100), strings.Join(report.Names, ", ")), nil
 	}
-	text := report.Text
-	if report.Log != "" {
-		text += `[the whole output: read_output {"id": "` + report.Log + `"}]` + "\n"
-	}
-	return Result{OK: report.OK, Text: text}, nil
+	return Result{OK: report.OK, Text: report.Text}, nil
 }

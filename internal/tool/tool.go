@@ -137,8 +137,7 @@ type CheckReport struct {
 	Unknown bool     // there is no such check
 	Names   []string // of all checks, if it is unknown
 	OK      bool
-	Text    string // outcome and failures
-	Log     string // id of the whole output, empty if there is none
+	Text    string // outcome and failures, and how to read the whole output
 }
 
 // Runner runs commands in isolation.
