@@ -28,6 +28,7 @@ func (a *Activities) refuseToFinish(ctx context.Context, in contract.ToolInput) 
 	if err != nil {
 		return tool.Result{}, err
 	}
+	const most = 2 * reportBytes
 	var b strings.Builder
 	b.WriteString("Not finished: these checks fail, and did not fail in this way before the change.\n\n")
 	for _, c := range stored {
@@ -40,14 +41,14 @@ func (a *Activities) refuseToFinish(ctx context.Context, in contract.ToolInput) 
 				own = append(own, f.Finding)
 			}
 		}
-		b.WriteString(describeCheck(c.Result, c.Cases, own))
+		b.WriteString(clipped(describeCheck(c.Result, c.Cases, own), most/len(in.Failed)) + "\n")
 		if name := logName(all, in.Execution.ID, c.LogDigest); name != "" {
 			fmt.Fprintf(&b, "[the whole output: read_output {\"id\": %q}]\n", name)
 		}
 		b.WriteByte('\n')
 	}
 	b.WriteString("Fix what your change broke, then call finish again. If a failure is not caused by the change, or cannot be fixed here, call finish again and explain it in the summary.")
-	return tool.Result{Code: contract.CodeCheckFailed, Text: clipped(b.String(), 2*reportBytes)}, nil
+	return tool.Result{Code: contract.CodeCheckFailed, Text: b.String()}, nil
 }
 
 // logName returns the name of a log of an execution with a digest, or "".

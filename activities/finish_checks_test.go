@@ -1,11 +1,15 @@
 package activities_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
@@ -80,4 +84,33 @@ func TestTheTesterDoesNotRepeatTheChecksOfAnAgentForTheSameFiles(t *testing.T) {
 	repeated, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: h.begin(contract.PhaseTester, ""), Workspace: a.ws})
 	require.Nil(t, failure)
 	require.Len(t, repeated.Stages, 2, "a repeated tester checks again")
+}
+
+func TestTheReasonWhyAnAgentMayNotFinishIsBoundedAndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "\n"+calls(1, `{name: finish, arguments: {summary: done}}`))
+	a := h.agent()
+	_, failure := do[contract.ThinkResult](h, h.Think, contract.ThinkInput{Execution: a.e, Turn: 1, Model: choice})
+	require.Nil(t, failure)
+	var ids []string
+	var cases []contract.TestCase
+	for i := range 100 {
+		cases = append(cases, contract.TestCase{Name: fmt.Sprint("TestNumber", i), Status: contract.TestFailed, Message: strings.Repeat("expected this, got that\n", 40)})
+	}
+	for i := range 6 {
+		check := contract.Check{ID: fmt.Sprint("test-", i), Category: contract.CategoryTest, Name: fmt.Sprint("tests ", i)}
+		require.NoError(t, h.Store.SaveCheck(t.Context(), a.e, check.ID, contract.CheckResult{Check: check, Message: "100 tests failed"}, cases, nil, ""))
+		ids = append(ids, check.ID)
+	}
+	_, failure = do[contract.ToolOutcome](h, h.CallTool, contract.ToolInput{Execution: a.e, Turn: 1, Workspace: a.ws, Failed: ids})
+	require.Nil(t, failure)
+	_, message, err := h.Store.ToolResult(t.Context(), a.e.ID, 1, 0)
+	require.NoError(t, err)
+	var m model.Message
+	require.NoError(t, json.Unmarshal(message.Content, &m))
+	require.Less(t, len(m.Text), 18<<10)
+	for i := range ids {
+		require.Contains(t, m.Text, fmt.Sprintf("tests %d failed: 100 tests failed", i))
+	}
+	require.Contains(t, m.Text, "Fix what your change broke, then call finish again.")
 }
