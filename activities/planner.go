@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -698,6 +699,7 @@ func (a *Activities) notes(ctx context.Context, run store.Run, plan contract.Pla
 			return nil, err
 		}
 		source.File, source.Missing = telemetry.Redact(string(content)), !found || !utf8.Valid(content)
+		source.Moved = strings.Count(source.File, "\n") != bytes.Count(content, []byte("\n"))
 		if found && start.Tree != base.Tree {
 			now, there, err := a.Workspaces.File(ctx, start, n.Path, maxNotedFile)
 			if err != nil {

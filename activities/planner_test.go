@@ -471,3 +471,23 @@ func TestAPlannerSeesHowAFileCameAbout(t *testing.T) {
 	require.Equal(t, 1, p.turn().State.Reads)
 	require.Contains(t, p.results()[0], "Start", "the subject of the commit that made it")
 }
+
+func TestTheLinesOfANoteKeepTheirNumbersNextToASecret(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	key := "-----BEGIN RSA PRIVATE KEY-----\nAAAA\nBBBB\n-----END RSA PRIVATE KEY-----\n"
+	h.withFiles(map[string]string{"keys.py": "KEY = \"\"\"\n" + key + "\"\"\"\ndef sign(): pass\ndef verify(): pass\ndef other(): pass\ndef last(): pass\n"})
+	id, err := h.Store.SavePlan(t.Context(), h.run.ID, 0, "ada", contract.Plan{
+		Summary: "s", Notes: []contract.Note{{Path: "keys.py", StartLine: 7, EndLine: 7, Fact: "It signs."}},
+		Steps: []contract.Step{{ID: "step-001", Name: "Say it", Description: "d"}},
+	})
+	require.NoError(t, err)
+	opening := h.opening()
+	opening.PlanID, opening.Workspace = id, h.repo.Workspace()
+	step, failure := do[contract.OpenStepResult](h, h.OpenStep, opening)
+	require.Nil(t, failure)
+	task := h.task(step.Execution)
+	require.Contains(t, task, "Fact: It signs.\n(The lines are not shown here")
+	require.NotContains(t, task, "AAAA")
+	require.NotContains(t, task, "7\tdef", "no other line stands for it")
+}

@@ -29,6 +29,7 @@ type NoteSource struct {
 	File    string // content of the file on the base commit
 	Missing bool   // there is no such file
 	Changed bool   // a step has changed the file since
+	Moved   bool   // the lines of File have other numbers, because a secret of several lines is left out
 }
 
 // Notes renders the notes of a plan for a step, those about the step's own files first. Facts whose
@@ -67,6 +68,8 @@ func (n NoteSource) lines() string {
 	switch {
 	case n.Missing:
 		return "\n(The file does not exist.)"
+	case n.Moved:
+		return "\n(The lines are not shown here, because the file contains a secret: read them yourself.)"
 	case n.Changed:
 		return "\n(An earlier step has changed this file: read it again.)"
 	}
