@@ -446,6 +446,8 @@ func TestAQuestionThatCannotBeAskedIsAResultOfItsCall(t *testing.T) {
 		"in the last turn":       {good, func(in *contract.PlanInput) { in.Planner.Turns = 2 }, "last turn"},
 		"one option":             {"options: [a], default: a", nil, "minItems"},
 		"the same options":       {"options: [a, a], default: a", nil, "the same"},
+		"nearly the same":        {"options: [Go, go], default: go", nil, "the same"},
+		"numbers":                {"options: ['3', '2'], default: '2'", nil, "mistaken for the number of an option"},
 		"a default that is none": {"options: [a, b], default: c", nil, "not one of the options"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -201,8 +201,11 @@ func (q PlannerQuestion) Problem() string {
 		return fmt.Sprintf("it has %d options; it needs %d to %d", n, MinOptions, MaxOptions)
 	}
 	for i, o := range q.Options {
-		if slices.Contains(q.Options[:i], o) {
+		if slices.ContainsFunc(q.Options[:i], func(other string) bool { return strings.EqualFold(strings.TrimSpace(other), strings.TrimSpace(o)) }) {
 			return "two options are the same"
+		}
+		if _, err := strconv.Atoi(strings.TrimSpace(o)); err == nil {
+			return fmt.Sprintf("the option %q could be mistaken for the number of an option; say what it means, such as %q", o, o+" retries")
 		}
 	}
 	if !slices.Contains(q.Options, q.Default) {
