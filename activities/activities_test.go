@@ -58,7 +58,8 @@ type fixture struct {
 	seq     int64
 
 	mu     sync.Mutex
-	limits []int64 // output limits of the model's requests
+	limits []int64  // output limits of the model's requests
+	bodies [][]byte // of the model's requests
 
 	onServed func() // called while the model answers a request
 }
@@ -473,6 +474,7 @@ func (h *fixture) recordLimits(next http.Handler) http.Handler {
 		if json.Unmarshal(raw, &body) == nil {
 			h.mu.Lock()
 			h.limits = append(h.limits, body.MaxTokens+body.MaxCompletionTokens)
+			h.bodies = append(h.bodies, raw)
 			h.mu.Unlock()
 		}
 		r.Body = io.NopCloser(bytes.NewReader(raw))

@@ -402,7 +402,7 @@ const asksThenSubmits = `
     reply: {tool_calls: [{name: read_file, arguments: {path: hello.txt}}]}
   - when: {agent: planner, turn: 2}
     reply: {tool_calls: [{name: ask_person, arguments: {question: Which greeting?, options: [Hello, Howdy], default: Hello, why: Both are used.}}, {name: list_files, arguments: {}}]}
-  - when: {agent: planner, turn: 3, contains: "A person chose this option: Howdy"}
+  - when: {agent: planner, turn: 3, contains: "A person chose this option:\n<untrusted name=\"option\">\nHowdy\n</untrusted>"}
     reply: {tool_calls: [{name: submit_plan, arguments: ` + onlyStep + `}]}
 `
 

@@ -97,16 +97,18 @@ func Planner(task PlannerTask) (Prompt, error) { return render("planner", task) 
 // Builder renders the builder's prompt for a step.
 func Builder(task BuilderTask) (Prompt, error) { return render("builder", task) }
 
-// PlannerInput renders the answer to a planner's question.
+// PlannerInput renders the answer to a planner's question. The option is a text of a model, even if a
+// person chose it.
 func PlannerInput(in *contract.PlannerInput) string {
-	text := "A person chose this option: " + in.Option
+	text := "A person chose this option:\n"
 	if in.By == "" {
-		text = "Nobody answered in time, so the default applies: " + in.Option
+		text = "Nobody answered in time, so the default applies:\n"
 	}
+	text += fence("option", in.Option)
 	if in.Words != "" {
 		text += "\nThey added: " + in.Words
 	}
-	return text + "\nPlan accordingly."
+	return text + "\nPlan for what it means."
 }
 
 // PlanReview renders the request to a planner to review its plan, with what code found wrong with it.
