@@ -280,7 +280,7 @@ func optional(id int64) *int64 {
 }
 
 // ChoiceFor returns the choice of a group as one of its attempts sees it. workflowRun identifies the
-// workflow run that asks: an attempt that was told that another one was chosen, and then is resumed by a
+// workflow run that asks: an attempt that learned that another one was chosen, and then is resumed by a
 // person, asks with another, and is released.
 func ChoiceFor(ctx context.Context, st *store.Store, group, run int64, workflowRun string) (contract.Choice, error) {
 	var out contract.Choice

@@ -357,7 +357,7 @@ type TellEndedAttemptsParams struct {
 	Everyone bool
 }
 
-// The attempts that do not wait for the choice need not be told of it: if a person resumes one of them
+// The attempts that do not wait for the choice need not learn of it: if a person resumes one of them
 // later, it is released. If none was chosen, this is true of all of them.
 func (q *Queries) TellEndedAttempts(ctx context.Context, arg TellEndedAttemptsParams) error {
 	_, err := q.db.Exec(ctx, tellEndedAttempts, arg.GroupID, arg.Everyone)

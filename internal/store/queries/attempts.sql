@@ -37,7 +37,7 @@ SET decided_at = clock_timestamp(), winner = sqlc.narg(winner), rule = @rule, re
 WHERE id = @id AND decided_at IS NULL;
 
 -- name: TellEndedAttempts :exec
--- The attempts that do not wait for the choice need not be told of it: if a person resumes one of them
+-- The attempts that do not wait for the choice need not learn of it: if a person resumes one of them
 -- later, it is released. If none was chosen, this is true of all of them.
 UPDATE orchestrator_attempts a
 SET told_to = CASE WHEN r.workflow_run_id = '' AND r.status IN ('done', 'failed', 'cancelled') THEN 'ended' ELSE r.workflow_run_id END
