@@ -119,8 +119,12 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
+	earlier, err := a.earlierWork(ctx, run, in.Lessons.Compact)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	return a.builderPrompt(ctx, prompt.BuilderTask{
-		Lessons: lessons, Project: project, Notes: notes, Repository: view.prompt(),
+		EarlierWork: earlier, Lessons: lessons, Project: project, Notes: notes, Repository: view.prompt(),
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step,
 	}, files, in, start)
 }

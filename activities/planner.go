@@ -308,12 +308,8 @@ func (p *planTurn) beginReview(ctx context.Context) error {
 // open opens the conversation of a plan.
 func (p *planTurn) open(ctx context.Context, consensus string) error {
 	in, run := p.in, p.run
-	if in.Branch != "" && run.ReleaseCommit == "" {
-		// Otherwise the conflict would be found only at the release, when everything has been paid
-		// for.
-		if err := p.Workspaces.CheckBranch(ctx, in.Repo, in.Branch, workspace.PublishOptions{}); err != nil {
-			return err
-		}
+	if err := p.checkBranch(ctx, in.Repo, in.Branch, run); err != nil {
+		return err
 	}
 	files, err := p.Workspaces.Files(ctx, in.Repo.Workspace())
 	if err != nil {
@@ -335,9 +331,13 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 	if err != nil {
 		return err
 	}
+	earlier, err := p.earlierWork(ctx, run, in.Lessons.Compact)
+	if err != nil {
+		return err
+	}
 	text, err := plannerPrompt(prompt.PlannerTask{
 		Files:   overview,
-		Lessons: lessons, Project: project, Consensus: consensus, Turns: p.turns(), Input: in.Input,
+		Lessons: lessons, Project: project, EarlierWork: earlier, Consensus: consensus, Turns: p.turns(), Input: in.Input,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
 	}, files, in.Lessons.Compact)
 	if err != nil {

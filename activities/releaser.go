@@ -50,12 +50,9 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 	if err != nil {
 		return contract.ReleaseResult{}, err
 	}
-	options := workspace.PublishOptions{Replaces: run.ReleaseCommit}
-	if in.Release.Push {
-		options.Remote = in.Release.Remote
-	}
+	options := workspace.PublishOptions{Replaces: replacedCommit(run), Remote: pushTarget(in.Release)}
 	if err := a.Workspaces.Publish(ctx, in.Repo, commit, in.Release.Branch, options); err != nil {
-		return contract.ReleaseResult{}, err
+		return contract.ReleaseResult{}, explainRelease(err, run)
 	}
 	result := contract.ReleaseResult{Branch: in.Release.Branch, Commit: commit, Pushed: contract.Pushes(in.Repo, in.Release)}
 	return result, a.keepReport(ctx, in, result)

@@ -228,8 +228,13 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
+	before, err := a.earlierWork(ctx, run, 0)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	return prompt.Repair(prompt.RepairTask{
-		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
+		EarlierWork: before,
+		GoalTitle:   run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
 		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
 		Evidence: evidence, Earlier: earlier[max(0, len(earlier)-2):],
 		Generation: generation, Handoff: handoff, Project: project, Repository: view.prompt(),

@@ -2,13 +2,12 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/runs/followup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -72,27 +71,8 @@ func (a *Activities) workSoFar(ctx context.Context, executions []store.Execution
 
 // finalWords returns what an agent said when it finished, or "" if it has not.
 func (a *Activities) finalWords(ctx context.Context, execution int64) (string, error) {
-	last, err := a.lastAnswer(ctx, execution)
-	if err != nil {
-		return "", err
-	}
-	return finishedWith(last), nil
-}
-
-// finishedWith returns the summary and the obstacle with which a response finishes.
-func finishedWith(answer model.Message) string {
-	for _, c := range answer.ToolCalls {
-		var said struct{ Summary, Blocked string }
-		if c.Name != tool.Finish || json.Unmarshal([]byte(c.Arguments), &said) != nil {
-			continue
-		}
-		text := said.Summary
-		if said.Blocked != "" {
-			text += "\nBlocked: " + said.Blocked
-		}
-		return clipped(telemetry.Redact(text), shownSummary)
-	}
-	return ""
+	said, err := followup.LastWords(ctx, a.Store, execution)
+	return clipped(telemetry.Redact(said), shownSummary), err
 }
 
 // logsOf returns the logs of the failed checks of an execution: the name of each check, and the call

@@ -237,6 +237,7 @@ type Settings struct {
 	ModelTimeout   time.Duration         `json:"model_timeout"`          // longest single model call
 	Fork           *Fork                 `json:"fork,omitempty"`         // of an old run
 	Attempt        *Attempt              `json:"attempt,omitempty"`      // one of several at the same goal; nil: the only one
+	FollowUp       *FollowUp             `json:"follow_up,omitempty"`    // of an old run, on its branch
 	Planner        *PlannerSettings      `json:"planner,omitempty"`      // nil: the planner makes its plan in one turn, without tools
 	PlanBy         string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
 	Environment    *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs

@@ -20,7 +20,7 @@ func newRun(a *app) *cobra.Command {
 	cmd.AddCommand(newRunCreate(a), newRunList(a), newRunWatch(a), newRunInspect(a), newRunLogs(a))
 	cmd.AddCommand(steering(a)...)
 	cmd.AddCommand(resuming(a)...)
-	cmd.AddCommand(newRunExport(a), newRunArtifacts(a), newRunTiming(a), newRunDiff(a), newRunAttempts(a), newRunFork(a), newRunRejudge(a), newRunCheck(a))
+	cmd.AddCommand(newRunExport(a), newRunArtifacts(a), newRunTiming(a), newRunDiff(a), newRunAttempts(a), newRunFork(a), newRunFollowUp(a), newRunRejudge(a), newRunCheck(a))
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, " RUN") {
 			sub.ValidArgsFunction = a.completeRun

@@ -68,6 +68,16 @@ func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelO
 	return c.created(ctx, command(body, runPath(o.RunID, "fork")...), true)
 }
 
+// FollowUp creates and starts a run that continues the branch of a finished run.
+func (c *Client) FollowUp(ctx context.Context, f control.FollowUp) (control.Created, error) {
+	r := command(apitypes.FollowUpRequest{
+		Goal: f.Goal, Description: f.Description, Model: f.Model, Effort: f.Effort, PlanBy: f.PlanBy,
+		ApprovePlan: f.ApprovePlan, ApproveRelease: f.ApproveRelease, Settings: f.Settings,
+	}, runPath(f.RunID, "follow-up")...)
+	r.key, r.time = cmp.Or(f.Key, r.key), createTime
+	return c.created(ctx, r, f.Key == "")
+}
+
 // Replay repeats a finished run, starting from the given phase, optionally with another model.
 func (c *Client) Replay(ctx context.Context, o rerun.Request, m control.ModelOverride) (rerun.Result, error) {
 	return ask[rerun.Result](ctx, c, command(apitypes.ReplayRequest{

@@ -190,6 +190,18 @@ type ForkRequest struct {
 	Reason       string         `json:"reason,omitempty"`
 }
 
+// FollowUpRequest asks for a run that continues the branch of a finished run.
+type FollowUpRequest struct {
+	Goal           string            `json:"goal" minLength:"1" doc:"what to do now; the first line is the title"`
+	Description    string            `json:"description,omitempty" doc:"additional details about the goal"`
+	Model          string            `json:"model,omitempty" doc:"model for all agents, as provider/model; default: the model that the finished run's request named, otherwise as configured"`
+	Effort         contract.Effort   `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
+	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"planner, deliberation (ALPHA and BETA), or auto; default: as configured"`
+	ApprovePlan    bool              `json:"approve_plan,omitempty" doc:"wait for approval before building; default: as in the finished run"`
+	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for approval before releasing; default: as in the finished run"`
+	Settings       map[string]string `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only; those of the finished run are not repeated"`
+}
+
 // SwitchModelRequest switches a run to another model.
 type SwitchModelRequest struct {
 	Attribution

@@ -60,6 +60,7 @@ type Backend interface {
 	Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelOverride) (control.Created, error)
 	Replay(ctx context.Context, o rerun.Request, m control.ModelOverride) (rerun.Result, error)
 	Resume(ctx context.Context, id int64, c contract.Command) (control.Resumption, error)
+	FollowUp(ctx context.Context, f control.FollowUp) (control.Created, error)
 	Heal(ctx context.Context, id int64, c contract.Command) (control.Resumption, error)
 	Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error)
 	ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error)

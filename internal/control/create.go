@@ -50,8 +50,10 @@ type Creation struct {
 	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
 	Key            string            // idempotency key: requests with the same key create only one run
 
-	Attempts      int      `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
-	AttemptModels []string `json:",omitempty"` // models of the attempts in their order, as provider/model, repeated if there are fewer; empty: as configured
+	Attempts      int                   `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
+	AttemptModels []string              `json:",omitempty"` // models of the attempts in their order, as provider/model, repeated if there are fewer; empty: as configured
+	configFrom    string                // commit whose rgpt.yaml and dev container apply; empty: Base
+	environment   *environment.Settings // of an earlier run that the run continues; nil: as Environment says
 }
 
 // Keywords that Creation.Environment accepts instead of a YAML document.
@@ -80,13 +82,9 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 		return out, err
 	}
 	operator := r.Config
-	if settings := c.settings(); len(settings) > 0 {
-		asked := *r
-		var err error
-		if asked.Config, err = config.LoadRequest(r.Config, settings); err != nil {
-			return out, err
-		}
-		r = &asked
+	r, err := r.with(c)
+	if err != nil {
+		return out, err
 	}
 	title, description, err := r.goal(c)
 	if err != nil {
@@ -121,6 +119,19 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	}
 	r.start(ctx, &out)
 	return out, nil
+}
+
+// with returns the runs of an installation with the configuration settings that apply to one creation
+// only.
+func (r *Runs) with(c Creation) (*Runs, error) {
+	settings := c.settings()
+	if len(settings) == 0 {
+		return r, nil
+	}
+	asked := *r
+	var err error
+	asked.Config, err = config.LoadRequest(r.Config, settings)
+	return &asked, err
 }
 
 // nameGoal sets the fixed goal of a preparation-only run.
@@ -342,6 +353,10 @@ func (r *Runs) choosePlanner(ctx context.Context, cfg *config.Config, c Creation
 
 // chooseEnvironment sets the run's environment if its creation specifies one.
 func (r *Runs) chooseEnvironment(c Creation, s *contract.Settings, spec *setup.RunSpec) error {
+	if c.environment != nil && s.Environment != nil {
+		spec.Environment, spec.EnvironmentGiven = *c.environment, true
+		return nil
+	}
 	switch c.Environment {
 	case "", EnvironmentAuto:
 	case EnvironmentNone:
@@ -385,13 +400,22 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 		out.Notes = append(out.Notes, fmt.Sprintf(
 			"%s has uncommitted changes. The run does not include them; it starts from %.12s.", info.Path, repo.Base))
 	}
-	cfg, err := repositoryConfig(ctx, workspaces, r.Config, start, info)
+	from := start
+	if c.configFrom != "" && c.configFrom != repo.Base {
+		if from, err = workspaces.Start(ctx, contract.Repo{URL: repo.URL, Base: c.configFrom}); err != nil {
+			return repo, nil, err
+		}
+	}
+	cfg, err := repositoryConfig(ctx, workspaces, r.Config, from, info)
 	if err != nil || c.Environment != "" && c.Environment != EnvironmentAuto {
 		return repo, cfg, err
 	}
-	cfg, note, err := setup.WithImage(ctx, workspaces, cfg, start)
+	cfg, note, err := setup.WithImage(ctx, workspaces, cfg, from)
 	if note != "" {
 		out.Notes = append(out.Notes, note)
+	}
+	if err == nil {
+		err = sameImage(ctx, workspaces, cfg, from, start)
 	}
 	return repo, cfg, err
 }
@@ -438,11 +462,14 @@ func chooseModel(cfg *config.Config, s *contract.Settings, choice string) error 
 	return nil
 }
 
+// requestedModel is the source of models that a request names.
+const requestedModel = "the request (--model)"
+
 // requested returns the sources of models that a request names for all agents.
 func requested(sources map[contract.Agent]string) map[contract.Agent]string {
 	out := map[contract.Agent]string{}
 	for agent := range sources {
-		out[agent] = "the request (--model)"
+		out[agent] = requestedModel
 	}
 	return out
 }

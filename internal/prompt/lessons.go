@@ -56,6 +56,7 @@ var instructions = map[contract.HealAction]string{
 type RepairTask struct {
 	GoalTitle       string
 	GoalDescription string
+	EarlierWork     []Excerpt // of the runs before on the branch; nil if the run makes its own
 	PlanSummary     string
 	Step            contract.Step // of the plan, if the Repair agent continues its work; no id: none
 	Phase           contract.Phase

@@ -43,7 +43,8 @@ type Excerpt struct {
 type PlannerTask struct {
 	GoalTitle       string
 	GoalDescription string
-	Consensus       string // of a deliberation about the goal; empty if there was none
+	EarlierWork     []Excerpt // of the runs before on the branch; nil if the run makes its own
+	Consensus       string    // of a deliberation about the goal; empty if there was none
 	Lessons         Lessons
 	Project         *Project // nil if nothing is known
 	Branch          string
@@ -54,10 +55,15 @@ type PlannerTask struct {
 	Turns           int                    // model calls in which the planner can read; at most 1: it makes its plan at once
 }
 
+// EarlierWorkBytes limits the description of the earlier work on a branch in a prompt, which is paid
+// for with each call of a conversation.
+const EarlierWorkBytes = 32 << 10
+
 // BuilderTask is the data for the builder's prompt for a step.
 type BuilderTask struct {
 	GoalTitle       string
 	GoalDescription string
+	EarlierWork     []Excerpt // of the runs before on the branch; nil if the run makes its own
 	PlanSummary     string
 	Notes           []Note // of the planner
 	Lessons         Lessons
@@ -139,7 +145,7 @@ func render(name string, task any) (Prompt, error) {
 // versionOf returns the version of a prompt's templates.
 func versionOf(name string) (string, error) {
 	hash := sha256.New()
-	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl", "notes.md.tmpl", "repository.md.tmpl"} {
+	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl", "notes.md.tmpl", "repository.md.tmpl", "earlier_work.md.tmpl"} {
 		text, err := files.ReadFile("templates/" + file)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt template %s: %w", file, err)

@@ -32,6 +32,7 @@ type NewRun struct {
 	IdempotencyKey  string         // the same key returns the same run; empty: always a new one
 	RequestDigest   string         // distinguishes a repeated request from another one with the same key
 	GivenPlan       *contract.Plan // a plan as code; may be nil
+	EarlierWork     any            // what the run knows about the work that it continues, as JSON; only with Settings.FollowUp
 }
 
 // Run is a run from its row. Only Run and CreateRun set Spec.
@@ -100,15 +101,16 @@ type Filter struct {
 // CreateRun stores a new run with status pending, its event run.created as number 1, and the plan
 // if one is given, all or nothing. If the tenant has already used the idempotency key, it returns
 // that run and false, or a HUMAN_ERROR with CodeConflict if the request was different. A fork of a run
-// whose files were deleted is a HUMAN_ERROR with CodeForbidden.
+// whose files were deleted is a HUMAN_ERROR with CodeForbidden, and so is a run that continues a branch
+// to which another one may still add commits.
 func (s *Store) CreateRun(ctx context.Context, n NewRun) (Run, bool, error) {
 	params, err := n.params()
 	if err != nil {
 		return Run{}, false, err
 	}
-	row, err := s.q.CreateRun(ctx, params)
+	id, err := s.insertRun(ctx, n, params)
 	if err == nil {
-		run, err := s.Run(ctx, row.ID)
+		run, err := s.Run(ctx, id)
 		return run, true, err
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
@@ -131,6 +133,56 @@ func (s *Store) CreateRunIn(ctx context.Context, tx pgx.Tx, n NewRun) (int64, er
 	}
 	row, err := db.New(tx).CreateRun(ctx, params)
 	return row.ID, err
+}
+
+// insertRun inserts a run and returns its id, or pgx.ErrNoRows, as the query CreateRun does.
+func (s *Store) insertRun(ctx context.Context, n NewRun, params db.CreateRunParams) (id int64, err error) {
+	f := n.Settings.FollowUp
+	if f == nil {
+		row, err := s.q.CreateRun(ctx, params)
+		return row.ID, err
+	}
+	work, err := rowconv.Encode(n.EarlierWork)
+	if err != nil {
+		return 0, err
+	}
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		q := s.q.WithTx(tx)
+		if err := claimBranch(ctx, q, params, f.Branch); err != nil {
+			return err
+		}
+		row, err := q.CreateRun(ctx, params)
+		if err != nil {
+			return err
+		}
+		id = row.ID
+		return q.AddFollowUp(ctx, db.AddFollowUpParams{RunID: id, OfRun: f.RunID, Repo: params.Repo, Branch: f.Branch, Work: work})
+	})
+	return id, err
+}
+
+// claimBranch waits until no other run is being created on a branch, and returns an error if one may
+// still add commits to it. A repeated request is not one: CreateRun finds its run.
+func claimBranch(ctx context.Context, q *db.Queries, params db.CreateRunParams, branch string) error {
+	if branch == "" {
+		return nil
+	}
+	if err := q.LockContinuedBranch(ctx, db.LockContinuedBranchParams{Branch: branch, Repo: params.Repo}); err != nil {
+		return err
+	}
+	if params.IdempotencyKey != nil {
+		_, err := q.RunByKey(ctx, db.RunByKeyParams{Tenant: params.Tenant, IdempotencyKey: *params.IdempotencyKey})
+		if err == nil || !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+	}
+	open, err := q.OpenRunOnBranch(ctx, db.OpenRunOnBranchParams{Repo: params.Repo, Branch: branch})
+	if err != nil || len(open) == 0 {
+		return err
+	}
+	return fault.New(contract.ClassHuman, contract.CodeForbidden,
+		"run %d (%s) is still working on the branch %s, and only one run at a time can add commits to it; wait for it (rgpt run watch %[1]d) or stop it (rgpt run stop %[1]d), then follow up again",
+		open[0].ID, open[0].Status, branch)
 }
 
 // RunByKey returns the run that was created with an idempotency key, or ErrNotFound. If the request

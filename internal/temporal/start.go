@@ -1,6 +1,7 @@
 package temporal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -22,7 +23,7 @@ func StartRun(ctx context.Context, c client.Client, db *store.Store, run store.R
 		return err
 	}
 	settings := run.Settings
-	settings.Release.Branch = spec.Branch(run.ID)
+	settings.Release.Branch = cmp.Or(settings.ContinuedBranch(), spec.Branch(run.ID))
 	workflow := contract.RunWorkflowID(run.ID)
 	if of := settings.Attempt; of != nil { // the group's workflow must listen to its attempts
 		if err := startAttempts(ctx, c, db, of.Group); err != nil {

@@ -75,6 +75,9 @@ func (s *Server) commandOperations(api huma.API) {
 	fork := post("fork", "Start a new run from a step of an existing run")
 	fork.DefaultStatus = http.StatusCreated
 	handle(s, api, fork, s.fork)
+	follow := post("follow-up", "Start a new run that continues the branch of a finished run")
+	follow.DefaultStatus = http.StatusCreated
+	handle(s, api, follow, s.followUp)
 	handle(s, api, post("models", "Switch a run to another model, starting with the next call"), s.switchModel)
 	handle(s, api, post("messages", "Send a message to a run's agents, who get it with their next turn"), s.tell)
 	handle(s, api, post("checks", "Report a check or review result to a run that is watching its branch"), s.check)
@@ -194,6 +197,18 @@ func (s *Server) fork(ctx context.Context, in *struct {
 		return nil, err
 	}
 	made, err := s.Runs.Fork(ctx, o)
+	return answered(createdOf(made), err)
+}
+
+func (s *Server) followUp(ctx context.Context, in *struct {
+	RunCommand
+	Body apitypes.FollowUpRequest
+}) (*body[apitypes.CreatedRun], error) {
+	b := in.Body
+	made, err := s.Runs.FollowUp(ctx, control.FollowUp{
+		RunID: in.ID, Goal: b.Goal, Description: b.Description, Model: b.Model, Effort: b.Effort, PlanBy: b.PlanBy,
+		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Settings: b.Settings, Key: in.id("follow-up", in.ID),
+	})
 	return answered(createdOf(made), err)
 }
 

@@ -46,6 +46,9 @@ func (s *Server) chooseDiff(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	before, err := s.Views.Neighbour(r.Context(), id)
+	if follow := run.Settings.FollowUp; follow != nil {
+		before = follow.RunID
+	}
 	if fork := run.Settings.Fork; fork != nil {
 		before = fork.RunID
 	}

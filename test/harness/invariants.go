@@ -271,7 +271,14 @@ func (c *checked) releasedOnce() {
 	if strings.Contains(c.run.Repo, "://") {
 		return
 	}
+	if c.run.Settings.ContinuedBranch() != "" {
+		c.continuedOnce()
+		return
+	}
 	branch := contract.Branch(c.id)
+	if len(c.run.Lineage.FollowUps) > 0 { // they have moved it
+		return
+	}
 	there := Git(c, c.run.Repo, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads/"+branch)
 	if c.run.ReleaseCommit == "" {
 		require.Empty(c, there, c.which("nothing was released"))
@@ -293,6 +300,20 @@ func (c *checked) releasedOnce() {
 	require.Equal(c, []string{fmt.Sprint(c.id)}, slices.Compact(runs), c.which("all commits are from this run"))
 	merges := Git(c, c.run.Repo, "rev-list", "--count", "--merges", c.run.BaseCommit+".."+branch)
 	require.Equal(c, "0", merges, c.which("the branch has no merges"))
+}
+
+// continuedOnce checks that a run that continues a branch has added its commits to it once, on top of
+// where it started, and made no other branch.
+func (c *checked) continuedOnce() {
+	c.Helper()
+	require.Empty(c, Git(c, c.run.Repo, "for-each-ref", "refs/heads/"+contract.Branch(c.id)), c.which("it has no branch of its own"))
+	if c.run.ReleaseCommit == "" {
+		return
+	}
+	require.Equal(c, c.run.Settings.FollowUp.Branch, c.run.ReleaseBranch, c.which("branch"))
+	Git(c, c.run.Repo, "merge-base", "--is-ancestor", c.run.BaseCommit, c.run.ReleaseCommit)
+	runs := strings.Fields(Git(c, c.run.Repo, "log", "--format=%(trailers:key=RGPT-Run,valueonly)", c.run.BaseCommit+".."+c.run.ReleaseCommit))
+	require.Equal(c, []string{fmt.Sprint(c.id)}, slices.Compact(runs), c.which("all new commits are from this run"))
 }
 
 // inOrder checks that no phase or step began before its dependencies were done.

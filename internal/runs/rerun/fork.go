@@ -8,6 +8,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/followups"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 )
 
@@ -69,7 +70,15 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 	s := old.Settings
 	s.Fork, s.PlanGiven, s.PlanOnly = fork, true, false
 	s.Attempt, s.RunBudget.Attempts = nil, 0 // a fork is released by itself
-	s.Cache = nil                            // a fork must not get the responses again with which the old run did not succeed
+	var work any
+	if s.FollowUp != nil { // the fork has the same knowledge, but a branch of its own
+		own := *s.FollowUp
+		own.Branch, s.FollowUp = "", &own
+		if work, err = followups.Work(ctx, st, o.RunID); err != nil {
+			return store.NewRun{}, err
+		}
+	}
+	s.Cache = nil // a fork must not get the responses again with which the old run did not succeed
 	if o.Model != nil {
 		models := map[contract.Agent]contract.ModelChoice{}
 		maps.Copy(models, s.Models)
@@ -78,7 +87,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 	}
 	return store.NewRun{
 		Tenant: old.Tenant, Project: old.Project, GoalTitle: old.GoalTitle, GoalDescription: description,
-		Settings: s, MaxRetries: s.MaxRetries, Spec: old.Spec, GivenPlan: &plan,
+		Settings: s, MaxRetries: s.MaxRetries, Spec: old.Spec, GivenPlan: &plan, EarlierWork: work,
 	}, nil
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/followups"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 )
 
@@ -81,6 +82,9 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 	if err := retain.Repeatable(run); err != nil {
 		return Result{}, err
 	}
+	if err := notContinued(ctx, st, run); err != nil {
+		return Result{}, err
+	}
 	o.Phase = cmp.Or(o.Phase, run.Phase)
 	if !o.Phase.Valid() {
 		return Result{}, forbidden("the phase %q is invalid; must be one of %v", o.Phase, contract.Phases())
@@ -118,6 +122,19 @@ func Replay(ctx context.Context, temporal Temporal, st *store.Store, o Request) 
 	out := Result{RunID: o.RunID, Phase: o.Phase, Step: o.Step, WorkflowRunID: reset.GetRunId(), Kept: keptSteps(order)}
 	out.Started, err = awaitStart(ctx, st, o.RunID, out.WorkflowRunID)
 	return out, err
+}
+
+// notContinued returns an error if another run has added commits to the branch of a run, or is about to:
+// a replay could not release to it.
+func notContinued(ctx context.Context, st *store.Store, run store.Run) error {
+	all, err := followups.Of(ctx, st, run)
+	for _, f := range all.FollowUps {
+		if f.Commit != "" || !f.Status.Terminal() {
+			return forbidden("run %d cannot be replayed, because run %d has continued its branch %s, and a replay would release to it; "+
+				"replay run %[2]d, or start a new run from a step: rgpt run fork %[1]d", run.ID, f.RunID, run.ReleaseBranch)
+		}
+	}
+	return err
 }
 
 // requestID lets Temporal recognize a repeated request for a reset, because the first requester may

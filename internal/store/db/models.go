@@ -248,6 +248,14 @@ type Finding struct {
 	Status      string
 }
 
+type FollowUp struct {
+	RunID  int64
+	OfRun  int64
+	Repo   string
+	Branch string
+	Work   json.RawMessage
+}
+
 type GooseDbVersion struct {
 	ID        int32
 	VersionID int64

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/followups"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 	"github.com/rocketgpt/orchestrator/internal/store/providers"
@@ -62,6 +63,7 @@ type RunDetails struct {
 	Usage          contract.Usage      `json:"usage"`
 	ModelUsage     []ModelUsage        `json:"model_usage"`
 	Budgets        []BudgetState       `json:"budgets"` // of the run, then of its agents that have one
+	Lineage        followups.Lineage   `json:"lineage" doc:"runs from which this one continues, and that continue from it"`
 	WaitingCalls   []providers.Waiting `json:"waiting_calls" doc:"model calls that wait for their turn at a provider with limits"`
 }
 
@@ -152,6 +154,9 @@ func (v *Views) details(ctx context.Context, id int64, events eventReader) (d Ru
 		return d, err
 	}
 	if d.Artifacts, err = v.store.Artifacts(ctx, id); err != nil {
+		return d, err
+	}
+	if d.Lineage, err = followups.Of(ctx, v.store, d.Run); err != nil {
 		return d, err
 	}
 	if d.Hold, err = v.Hold(ctx, id); err != nil {

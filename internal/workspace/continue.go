@@ -1,0 +1,192 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+// ancestryDepth is how many generations of a remote repository's history are searched for a commit.
+const ancestryDepth = 1000
+
+// Continued is a branch that a run released and another one continues.
+type Continued struct {
+	Branch   string
+	Released string // the commit that was released to it
+	Into     string // the branch that it is to be merged into; empty: unknown
+	Remote   string // an additional push target, as in PublishOptions; empty: none
+}
+
+// Head returns the commit from which a run can continue a branch: its current one, which may contain
+// commits that people added. The error has code branch_conflict and says what to do if the branch was
+// deleted, lost the released commit or was merged, if its copies in the repository and at the push
+// target differ, or if it is checked out, so that a push could not update it.
+func (m *Manager) Head(ctx context.Context, repo string, c Continued) (string, error) {
+	ref, err := m.branchRef(ctx, c.Branch)
+	if err != nil {
+		return "", err
+	}
+	r, err := m.mirrorOf(repo)
+	if err != nil {
+		return "", err
+	}
+	refs, err := m.remoteIDs(ctx, m.options.CacheDir, r.source, ref, "refs/heads/"+cmp.Or(c.Into, c.Branch))
+	if err != nil {
+		return "", err
+	}
+	head := refs[ref]
+	if head == "" {
+		return "", goneBranch(r.source, c)
+	}
+	if err := m.sameAtRemote(ctx, r.source, c, ref, head); err != nil {
+		return "", err
+	}
+	kept, err := m.contains(ctx, r, head, c.Released)
+	if err != nil {
+		return "", err
+	}
+	if !kept {
+		return "", movedBranch("the branch %s in %s is at %.12s, which does not contain the released commit %.12s: it was reset or rewritten; "+
+			"restore the commit (git branch -f %[1]s %.12[4]s) and follow up again, or start a new run from the branch: rgpt run create --base %[1]s",
+			c.Branch, r.source, head, c.Released)
+	}
+	into := refs["refs/heads/"+c.Into]
+	if c.Into == "" || c.Into == c.Branch || into == "" {
+		return head, m.notCheckedOut(ctx, r.source, c.Branch)
+	}
+	merged, err := m.contains(ctx, r, into, head)
+	if err != nil {
+		return "", err
+	}
+	if merged {
+		return "", movedBranch("the branch %s is already merged into %s of %s, so nothing is left to continue; start a new run from there: rgpt run create --base %[2]s",
+			c.Branch, c.Into, r.source)
+	}
+	return head, m.notCheckedOut(ctx, r.source, c.Branch)
+}
+
+// CheckContinued checks in advance whether Publish could move a branch from a commit, at which the
+// repository and the push target must have it. Otherwise, the error has code branch_conflict.
+func (m *Manager) CheckContinued(ctx context.Context, repo contract.Repo, branch, remote string) error {
+	ref, err := m.branchRef(ctx, branch)
+	if err != nil {
+		return err
+	}
+	r, err := m.mirrorOf(repo.URL)
+	if err != nil {
+		return err
+	}
+	refs, err := m.remoteIDs(ctx, m.options.CacheDir, r.source, ref)
+	if err != nil {
+		return err
+	}
+	if there := refs[ref]; there != repo.Base {
+		return movedBranch("the branch %s in %s %s, but this run started from its commit %.12s; stop this run and follow up on the branch again",
+			branch, r.source, whereItIs(there), repo.Base)
+	}
+	if err := m.sameAtRemote(ctx, r.source, Continued{Branch: branch, Remote: remote}, ref, repo.Base); err != nil {
+		return err
+	}
+	return m.notCheckedOut(ctx, r.source, branch)
+}
+
+func whereItIs(commit string) string {
+	if commit == "" {
+		return "was deleted"
+	}
+	return fmt.Sprintf("is now at %.12s", commit)
+}
+
+func movedBranch(format string, args ...any) error {
+	return fault.New(contract.ClassLogic, contract.CodeBranchConflict, format, args...)
+}
+
+func goneBranch(repo source, c Continued) error {
+	return movedBranch("the branch %s no longer exists in %s; if it was merged, start a new run from where it was merged into (rgpt run create), "+
+		"otherwise restore it (git branch %[1]s %.12[3]s) and follow up again", c.Branch, repo, c.Released)
+}
+
+// sameAtRemote checks that the push target has a branch at the same commit as the repository. If a
+// person pushed commits there, the repository must have them first: a run starts from it.
+func (m *Manager) sameAtRemote(ctx context.Context, repo source, c Continued, ref, head string) error {
+	if c.Remote == "" {
+		return nil
+	}
+	remote, err := m.remote(ctx, repo, c.Remote)
+	if err != nil || remote == repo {
+		return err
+	}
+	refs, err := m.remoteIDs(ctx, m.options.CacheDir, remote, ref)
+	if err != nil {
+		return err
+	}
+	switch there := refs[ref]; there {
+	case head:
+		return nil
+	case "":
+		return movedBranch("the branch %s no longer exists at %s, where its commits are pushed; if it was merged, start a new run (rgpt run create), otherwise push it there again", c.Branch, remote)
+	default:
+		return movedBranch("the branch %s is at %.12s in %s, but at %.12s at %s, where its commits are pushed; make both equal "+
+			"(in the repository: git fetch %s %[1]s:%[1]s) and follow up again", c.Branch, head, repo, there, remote, c.Remote)
+	}
+}
+
+// contains reports whether a commit is in the history of another one. Of a remote repository, only
+// the newest part of the history is searched.
+func (m *Manager) contains(ctx context.Context, r *mirror, head, commit string) (bool, error) {
+	if head == commit {
+		return true, nil
+	}
+	if !commitID.MatchString(head) || !commitID.MatchString(commit) {
+		return false, runtimeFault("invalid commits %q and %q", head, commit)
+	}
+	args := []string{"merge-base", "--is-ancestor", commit, head}
+	var err error
+	if r.source.local {
+		_, err = m.local(ctx, r.source.address, nil, args...)
+	} else {
+		var lock *heldLock
+		if _, _, lock, err = m.use(ctx, r.source.address, head); err != nil {
+			return false, err
+		}
+		defer lock.release()
+		if err = r.fetchCommits(ctx, head, ancestryDepth); err != nil {
+			return false, err
+		}
+		_, err = r.run(ctx, call{args: args})
+	}
+	var ge *gitError
+	if errors.As(err, &ge) { // also of a commit that the repository does not have
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// notCheckedOut checks that no work tree of a repository on this host has a branch checked out: a
+// push does not change a work tree, so it cannot update such a branch.
+func (m *Manager) notCheckedOut(ctx context.Context, repo source, branch string) error {
+	if !repo.local {
+		return nil
+	}
+	out, err := m.local(ctx, repo.address, nil, "worktree", "list", "--porcelain")
+	if err != nil {
+		return localFault(err, "could not list the work trees of %s", repo)
+	}
+	var path string
+	for line := range strings.Lines(out) {
+		line = strings.TrimRight(line, "\n")
+		if p, ok := strings.CutPrefix(line, "worktree "); ok {
+			path = p
+		}
+		if line == "branch refs/heads/"+branch {
+			return movedBranch("the branch %s is checked out in %s, and commits cannot be added to it there; check out another branch (git -C %s switch --detach) and follow up again",
+				branch, path, path)
+		}
+	}
+	return nil
+}
