@@ -110,42 +110,60 @@ type blobReader struct {
 	broken bool // the process failed, rather than the caller's function
 }
 
-func (b *blobReader) read(ids []string, most int64, f func(int, []byte) error) error { //nolint:revive // one loop over what arrives, with each error where it occurs
+func (b *blobReader) read(ids []string, most int64, f func(int, []byte) error) error {
 	for first := 0; first < len(ids); first += blobBatch {
 		batch := ids[first:min(first+blobBatch, len(ids))]
 		sizes, err := b.sizes(batch)
 		if err != nil {
 			return err
 		}
-		for i := 0; i < len(batch); {
-			// Contents are requested up to a number of bytes.
-			var ask strings.Builder
-			end, total := i, int64(0)
-			for ; end < len(batch) && (end == i || total < blobBatchBytes); end++ {
-				if sizes[end] >= 0 && sizes[end] <= most {
-					total += sizes[end]
-					ask.WriteString("contents " + batch[end] + "\n")
-				}
+		for i, size := range sizes {
+			if size > most {
+				sizes[i] = -1
 			}
-			if ask.Len() > 0 {
-				if err := b.send(ask.String()); err != nil {
-					return err
-				}
+		}
+		for i := 0; i < len(batch); {
+			end, err := b.request(batch, sizes, i)
+			if err != nil {
+				return err
 			}
 			for ; i < end; i++ {
-				var content []byte
-				if sizes[i] >= 0 && sizes[i] <= most {
-					if content, err = b.content(batch[i], sizes[i]); err != nil {
-						return err
-					}
-				}
-				if err := f(first+i, content); err != nil {
+				if err := b.deliver(batch[i], sizes[i], first+i, f); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// request asks for the contents from a place of a batch on, up to a number of bytes, and returns the
+// place after them. Those of size -1 are left out.
+func (b *blobReader) request(batch []string, sizes []int64, from int) (end int, err error) {
+	var ask strings.Builder
+	total := int64(0)
+	for end = from; end < len(batch) && (end == from || total < blobBatchBytes); end++ {
+		if sizes[end] >= 0 {
+			total += sizes[end]
+			ask.WriteString("contents " + batch[end] + "\n")
+		}
+	}
+	if ask.Len() == 0 {
+		return end, nil
+	}
+	return end, b.send(ask.String())
+}
+
+// deliver reads a content, unless its size is -1, and passes it on.
+func (b *blobReader) deliver(id string, size int64, place int, f func(int, []byte) error) error {
+	var content []byte
+	if size >= 0 {
+		var err error
+		if content, err = b.content(id, size); err != nil {
+			return err
+		}
+	}
+	return f(place, content)
 }
 
 func (b *blobReader) send(text string) error {

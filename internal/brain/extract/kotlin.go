@@ -18,26 +18,10 @@ var kotlin = &language{
 var modifiersKotlin = words(`abstract actual annotation companion const crossinline data enum expect external final infix inline
 	inner internal lateinit noinline open operator override private protected public reified sealed suspend tailrec value fun`)
 
-func defineKotlin(s *scan, st statement) block { //nolint:revive // a case for each form of syntax
+func defineKotlin(s *scan, st statement) block {
 	i, public, wasEnum := st.from, true, false
-	for i < st.to {
-		if s.kind(i) == '@' {
-			if i += 2; s.kind(i) == ':' { // @file:Name
-				i += 2
-			}
-			for s.kind(i) == '.' {
-				i += 2
-			}
-			if s.kind(i) == '(' {
-				i = s.closing(i) + 1
-			}
-			continue
-		}
-		if s.kind(i) == tokNewline {
-			i++
-			continue
-		}
-		if s.kind(i) != tokIdent || !modifiersKotlin[s.text(i)] || s.is(i, "fun") && !s.is(i+1, "interface") {
+	for ; i < st.to; i++ {
+		if i = s.annotationsKotlin(i, st.to); i >= st.to || s.kind(i) != tokIdent || !modifiersKotlin[s.text(i)] || s.is(i, "fun") && !s.is(i+1, "interface") {
 			break
 		}
 		public = public && !s.isAny(i, "private", "internal")
@@ -45,7 +29,6 @@ func defineKotlin(s *scan, st statement) block { //nolint:revive // a case for e
 		if s.is(i, "companion") && s.is(i+1, "object") && s.kind(i+2) != tokIdent {
 			return block{kind: blockType, enter: st.end == '{'}
 		}
-		i++
 	}
 	switch s.text(i) {
 	case "package":
@@ -76,6 +59,26 @@ func defineKotlin(s *scan, st statement) block { //nolint:revive // a case for e
 		s.propertyKotlin(st, i, public)
 	}
 	return block{}
+}
+
+// annotationsKotlin returns the place after annotations and ends of lines.
+func (s *scan) annotationsKotlin(i, to int) int {
+	for i < to && (s.kind(i) == '@' || s.kind(i) == tokNewline) {
+		if s.kind(i) == tokNewline {
+			i++
+			continue
+		}
+		if i += 2; s.kind(i) == ':' { // @file:Name
+			i += 2
+		}
+		for s.kind(i) == '.' {
+			i += 2
+		}
+		if s.kind(i) == '(' {
+			i = s.closing(i) + 1
+		}
+	}
+	return i
 }
 
 func (s *scan) functionKotlin(st statement, i int, public bool) {

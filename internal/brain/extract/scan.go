@@ -251,7 +251,7 @@ const maxUnpaired = 64
 
 // brackets pairs the brackets of the file. A closing bracket closes the innermost opening one of its
 // kind; those within it that were not closed have no partner.
-func (s *scan) brackets() { //nolint:revive // a case for each form of syntax
+func (s *scan) brackets() {
 	s.match = make([]int32, len(s.tokens))
 	var open []int32
 	var branches []int // how many brackets were open at each #if
@@ -260,34 +260,47 @@ func (s *scan) brackets() { //nolint:revive // a case for each form of syntax
 		case '(', '[', '{':
 			open = append(open, int32(i))
 		case ')', ']', '}':
-			want := opening(t.kind)
-			for j := len(open) - 1; j >= max(0, len(open)-maxUnpaired); j-- {
-				k := s.tokens[open[j]].kind
-				if k == want {
-					s.match[open[j]] = int32(i)
-					open = open[:j]
-					break
-				}
-				if k == '{' && t.kind != '}' {
-					break // a parenthesis too much within a block
-				}
-			}
+			open = s.closeBracket(open, i)
 		case tokDirective:
-			switch directive(s.text(i)) {
-			case "if", "ifdef", "ifndef":
-				branches = append(branches, len(open))
-			case "else", "elif":
-				// Each branch opens and closes the same brackets; the first one counts.
-				if n := len(branches); n > 0 && len(open) > branches[n-1] {
-					open = open[:branches[n-1]]
-				}
-			case "endif":
-				if n := len(branches); n > 0 {
-					branches = branches[:n-1]
-				}
-			}
+			open, branches = branch(directive(s.text(i)), open, branches)
 		}
 	}
+}
+
+// closeBracket pairs a closing bracket, and returns the brackets that remain open.
+func (s *scan) closeBracket(open []int32, i int) []int32 {
+	closing := s.tokens[i].kind
+	want := opening(closing)
+	for j := len(open) - 1; j >= max(0, len(open)-maxUnpaired); j-- {
+		k := s.tokens[open[j]].kind
+		if k == want {
+			s.match[open[j]] = int32(i)
+			return open[:j]
+		}
+		if k == '{' && closing != '}' {
+			break // a parenthesis too much within a block
+		}
+	}
+	return open
+}
+
+// branch returns the brackets and branches that are open after a directive. Each branch opens and
+// closes the same brackets; the first one counts.
+func branch(name string, open []int32, branches []int) ([]int32, []int) {
+	n := len(branches)
+	switch name {
+	case "if", "ifdef", "ifndef":
+		branches = append(branches, len(open))
+	case "else", "elif":
+		if n > 0 && len(open) > branches[n-1] {
+			open = open[:branches[n-1]]
+		}
+	case "endif":
+		if n > 0 {
+			branches = branches[:n-1]
+		}
+	}
+	return open, branches
 }
 
 // directive returns the word after #.

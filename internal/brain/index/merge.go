@@ -83,7 +83,7 @@ type mergedPosting struct {
 }
 
 // terms merges the postings of all segments, term by term.
-func (m *merger) terms(w *segmentWriter) error { //nolint:revive // one loop over what arrives, with each error where it occurs
+func (m *merger) terms(w *segmentWriter) error {
 	cursors := make([]*termCursor, len(m.from))
 	for i, s := range m.from {
 		cursors[i] = &termCursor{segment: s}
@@ -94,31 +94,13 @@ func (m *merger) terms(w *segmentWriter) error { //nolint:revive // one loop ove
 	var list []mergedPosting
 	var encoded []byte
 	for {
-		term, found := "", false
-		for _, c := range cursors {
-			if !c.done && (!found || string(c.term) < term) {
-				term, found = string(c.term), true
-			}
-		}
+		term, found := firstTerm(cursors)
 		if !found {
 			return nil
 		}
-		list = list[:0]
-		for i, c := range cursors {
-			if c.done || string(c.term) != term {
-				continue
-			}
-			err := m.from[i].eachPosting(c.postings, func(blob int, count [rank.Fields]uint8) {
-				if n := m.remap[i][blob]; n >= 0 {
-					list = append(list, mergedPosting{n, count})
-				}
-			})
-			if err == nil {
-				err = c.next()
-			}
-			if err != nil {
-				return err
-			}
+		var err error
+		if list, err = m.postings(cursors, term, list[:0]); err != nil {
+			return err
 		}
 		if len(list) == 0 {
 			continue
@@ -132,6 +114,38 @@ func (m *merger) terms(w *segmentWriter) error { //nolint:revive // one loop ove
 		}
 		w.term(term, encoded)
 	}
+}
+
+// firstTerm returns the first term, in order, at which a cursor is.
+func firstTerm(cursors []*termCursor) (term string, found bool) {
+	for _, c := range cursors {
+		if !c.done && (!found || string(c.term) < term) {
+			term, found = string(c.term), true
+		}
+	}
+	return term, found
+}
+
+// postings appends the postings of a term to a list, by their new numbers, and moves the cursors that
+// are at the term.
+func (m *merger) postings(cursors []*termCursor, term string, list []mergedPosting) ([]mergedPosting, error) {
+	for i, c := range cursors {
+		if c.done || string(c.term) != term {
+			continue
+		}
+		err := m.from[i].eachPosting(c.postings, func(blob int, count [rank.Fields]uint8) {
+			if n := m.remap[i][blob]; n >= 0 {
+				list = append(list, mergedPosting{n, count})
+			}
+		})
+		if err == nil {
+			err = c.next()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // termCursor walks over the terms of a segment in order, block by block.
