@@ -1,10 +1,13 @@
 package rank
 
 import (
+	"fmt"
 	"math"
 	"path"
+	"slices"
 	"strings"
 
+	"github.com/rocketgpt/orchestrator/internal/brain/extract"
 	"github.com/rocketgpt/orchestrator/internal/brain/terms"
 )
 
@@ -19,6 +22,9 @@ const (
 
 // maxSameName is the number of files that one name may stand for; a more common one says nothing.
 const maxSameName = 50
+
+// maxDefining is the number of files whose definitions are compared with a name of the question.
+const maxDefining = 200
 
 // named ranks by the files that the question names.
 func (s *search) named() (list, error) {
@@ -37,6 +43,52 @@ func (s *search) named() (list, error) {
 		}
 	}
 	return s.best(scores), nil
+}
+
+// defined ranks by the definitions that the question quotes: the fewer files have one, the more it
+// counts.
+func (s *search) defined() (list, error) {
+	if len(s.terms.Defined) == 0 {
+		return nil, nil
+	}
+	scores := make([]float64, s.corpus.Docs())
+	for _, name := range s.terms.Defined {
+		if err := s.addDefined(scores, name); err != nil {
+			return nil, err
+		}
+	}
+	return s.best(scores), nil
+}
+
+// addDefined adds to the scores of the documents that define exactly a name.
+func (s *search) addDefined(scores []float64, name string) error {
+	postings, err := s.postings(wholeTerm(name))
+	if err != nil {
+		return err
+	}
+	var docs []uint32
+	for _, p := range postings {
+		if p.Count[FieldSymbol] > 0 {
+			docs = append(docs, p.Doc)
+		}
+	}
+	if len(docs) > maxDefining {
+		return nil
+	}
+	var found []uint32
+	for _, doc := range docs {
+		e, err := s.corpus.Extract(doc)
+		if err != nil {
+			return fmt.Errorf("read the definitions of %s: %w", s.corpus.Path(doc), err)
+		}
+		if slices.ContainsFunc(e.Symbols, func(d extract.Symbol) bool { return d.Name == name }) {
+			found = append(found, doc)
+		}
+	}
+	for _, doc := range found {
+		scores[doc] += 1 / math.Sqrt(float64(len(found)))
+	}
+	return nil
 }
 
 // addNamed adds to the scores of the documents that a path of the question can mean.

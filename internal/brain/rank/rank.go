@@ -17,6 +17,7 @@ type Signal uint8
 const (
 	SignalKeywords Signal = iota // the words of the question, in all fields
 	SignalNamed                  // file names of the question, also those in stack traces
+	SignalDefined                // definitions that the question quotes, such as func Foo
 	SignalPath                   // words of the question in paths
 	SignalSymbol                 // identifiers of the question that the file defines
 	SignalPast                   // files that similar commits changed
@@ -31,7 +32,7 @@ const (
 )
 
 var signalNames = [Signals]string{
-	"keywords", "named", "path", "symbol", "similar commits", "past messages", "activity", "embedding", "changed together",
+	"keywords", "named", "defined", "path", "symbol", "similar commits", "past messages", "activity", "embedding", "changed together",
 	"imports", "test pair", "nearby",
 }
 
@@ -212,6 +213,9 @@ func (r *Ranker) start(q Question) (*search, error) {
 		return nil, err
 	}
 	s.lists[SignalNamed] = named
+	if s.lists[SignalDefined], err = s.defined(); err != nil {
+		return nil, err
+	}
 	symbols, err := s.symbols()
 	if err != nil {
 		return nil, err

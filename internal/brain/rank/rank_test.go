@@ -64,6 +64,22 @@ func TestAQuestionFindsTheFileThatItIsAbout(t *testing.T) {
 	}
 }
 
+func TestAQuotedDefinitionWinsAgainstWordsOfPaths(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"core/run.go": "package core\n\nfunc Export() {}\n\nfunc exportAll() {}\n"}
+	for _, dir := range []string{"export", "export/func", "func/export", "export/main", "type/export"} {
+		files[dir+"/export.go"] = "package export\n\n// Exports by func, export of a type.\nfunc ExportRows() {}\n\nfunc ExportFunc() {}\n"
+	}
+	for _, text := range []string{"func Export", "where is `func Export` called", "func (r *Run) Export(w io.Writer) fails", "`type Export`"} {
+		results, err := rank.New(ranktest.New(files, nil), nil, rank.Tuned()).Search(rank.Question{Text: text})
+		require.NoError(t, err)
+		require.Equal(t, "core/run.go", results[0].Path, text)
+	}
+	results, err := rank.New(ranktest.New(files, nil), nil, rank.Tuned()).Search(rank.Question{Text: "the type export of rows"})
+	require.NoError(t, err)
+	require.NotEqual(t, "core/run.go", results[0].Path, "prose quotes no definition")
+}
+
 func TestAResultSaysWhyItWasFound(t *testing.T) {
 	t.Parallel()
 	r := first(t, "UserStore is slow in store/user_store.go")

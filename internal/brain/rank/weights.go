@@ -35,7 +35,7 @@ func Tuned() Weights {
 		Identifier: 1.5,
 		K:          5,
 		Signal: [Signals]float64{
-			SignalKeywords: 3, SignalNamed: 3, SignalPath: 2.4, SignalSymbol: 0.7, SignalPast: 3, SignalTopic: 1.5,
+			SignalKeywords: 3, SignalNamed: 3, SignalDefined: 8, SignalPath: 2.4, SignalSymbol: 0.7, SignalPast: 3, SignalTopic: 1.5,
 			SignalActivity: 0.6, SignalVectors: 1.5, SignalTogether: 0.7, SignalImports: 0.3, SignalPair: 0.85,
 			SignalNear: 0.3,
 		},

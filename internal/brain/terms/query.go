@@ -2,6 +2,7 @@ package terms
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -40,6 +41,9 @@ type QueryTerms struct {
 	Identifiers []string
 	// Quoted are the identifiers that stand between backquotes.
 	Quoted []string
+	// Defined are the names of definitions that the question quotes: Foo of func Foo. After words that
+	// prose has too, such as class, only names between quotes or with the form of code count.
+	Defined []string
 	// Paths are names of files and directories as written, with slashes, without duplicates. A name
 	// of a module with dots (pkg.module.name) is also here, with slashes.
 	Paths []string
@@ -56,6 +60,8 @@ var (
 	frameLike = regexp.MustCompile(`File "([^"\n]{1,300})", line (\d{1,7})|([\w.@~+/\\-]+\.[A-Za-z]\w{0,7})[:(](\d{1,7})`)
 	// codeWord is a word with possible qualifiers.
 	codeWord = regexp.MustCompile(`[A-Za-z_$@][\w$]*(?:(?:\.|::|->|#)[A-Za-z_]\w*)*[!?]?(?:\(\))?`)
+	// definition is the beginning of a definition, perhaps between quotes.
+	definition = regexp.MustCompile("([`'\"])?\\b(func|fn|def|function|class|struct|interface|trait|enum|type|module|macro)[ \\t]+(?:\\([^()\n]{0,80}\\)[ \\t]*)?([A-Za-z_]\\w*)")
 	// qualifier separates the names of a qualified name.
 	qualifier = regexp.MustCompile(`\.|::|->|#`)
 )
@@ -71,6 +77,7 @@ func Query(text string) QueryTerms {
 	q.addFrames(text)
 	q.addPaths(text)
 	q.addIdentifiers(text)
+	q.addDefined(text)
 	return q
 }
 
@@ -158,6 +165,16 @@ func (q *QueryTerms) addIdentifiers(text string) {
 	for _, word := range codeWord.FindAllString(text, -1) {
 		if isCode(word) {
 			add(word, false)
+		}
+	}
+}
+
+func (q *QueryTerms) addDefined(text string) {
+	for _, m := range definition.FindAllStringSubmatch(text, MaxNamed) {
+		quote, keyword, name := m[1], m[2], m[3]
+		ofCode := keyword == "func" || keyword == "fn" || keyword == "def"
+		if len(name) >= MinLength && len(name) <= 4*MaxLength && (ofCode || quote != "" || isCode(name)) && !slices.Contains(q.Defined, name) {
+			q.Defined = append(q.Defined, name)
 		}
 	}
 }
