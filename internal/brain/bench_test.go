@@ -18,6 +18,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/brain/extract"
+	"github.com/rocketgpt/orchestrator/internal/brain/history"
 	"github.com/rocketgpt/orchestrator/internal/brain/index"
 	"github.com/rocketgpt/orchestrator/internal/brain/terms"
 )
@@ -155,8 +156,37 @@ func BenchmarkIndexOf100000Files(b *testing.B) {
 			}
 			return out, nil
 		}}
+		began = time.Now()
+		view.Past = pastOf(all)
+		b.ReportMetric(float64(time.Since(began).Milliseconds()), "history-ms")
+		stop = peak()
 		b.ReportMetric(queries(b, view, all), "query-p95-ms")
+		began = time.Now()
+		_, err = view.Map("serve requests", 1500)
+		require.NoError(b, err)
+		b.ReportMetric(float64(time.Since(began).Milliseconds()), "map-ms")
+		b.ReportMetric(float64(stop())/(1<<20), "query-peak-MB")
 	}
+}
+
+// pastOf is a history of as many commits as a search uses by default, each of which changes up to 8
+// files and has words of one of them as its message.
+func pastOf(all *synthetic) *history.History {
+	const most = 5000
+	random := rand.New(rand.NewPCG(3, 4))
+	commits := make([]history.Commit, most)
+	for i := range commits {
+		text := all.content(random.IntN(len(all.names)))
+		start := random.IntN(len(text))
+		c := history.Commit{
+			ID: fmt.Sprintf("%040d", i), Time: time.Unix(1_700_000_000-int64(i)*3600, 0), Message: string(text[start:min(len(text), start+300)]),
+		}
+		for range 1 + random.IntN(8) {
+			c.Changes = append(c.Changes, history.Change{Path: all.names[random.IntN(len(all.names))]})
+		}
+		commits[i] = c
+	}
+	return history.New(commits, most, history.Tuned())
 }
 
 // queries returns the 95th percentile of the time of a question of 12 words, each taken from random
