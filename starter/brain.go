@@ -90,6 +90,18 @@ func (a *app) indexRepository(ctx context.Context, h backend.Backend, repo, rev 
 	return nil
 }
 
+// printIndexing prints the state of an indexing on the server.
+func (a *app) printIndexing(x control.Indexing) {
+	fmt.Fprintf(a.out, "Indexing of %s at %.12s: %s", terminal.Clean(x.Repo), x.Commit, terminal.Clean(x.State))
+	switch x.State {
+	case control.IndexingRunning:
+		fmt.Fprintf(a.out, ", %d of %d files read", x.Progress.Done, x.Progress.Missing)
+	case control.IndexingFailed:
+		fmt.Fprintf(a.out, ": %s", terminal.Clean(x.Error))
+	}
+	fmt.Fprintln(a.out)
+}
+
 // shownLanguages is the number of languages that are printed.
 const shownLanguages = 8
 
@@ -133,8 +145,11 @@ func newBrainStats(a *app) *cobra.Command {
 					a.printJSON(s)
 					return nil
 				}
-				fmt.Fprintf(a.out, "Indexes of %d repositories on this host: %s of at most %s.\nExtracts of files in the database: %s.\n",
+				fmt.Fprintf(a.out, "Indexes on this host: %d, %s of at most %s.\nExtracts of files in the database: %s.\n",
 					s.Repositories, ui.Size(s.Bytes), ui.Size(s.Disk), ui.Size(s.SharedBytes))
+				for _, x := range s.Indexing {
+					a.printIndexing(x)
+				}
 				return nil
 			})
 		},

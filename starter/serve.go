@@ -107,9 +107,10 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	running.Go(func() { hooks.Run(beside) })
 	running.Go(func() { board.Watch(beside) })
 	defer func() { stop(); running.Wait() }()
+	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, DataDir: dir, Log: service.Log}
+	defer runs.Close()
 	handler := server.New(server.Options{
-		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client,
-		Runs:       &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, DataDir: dir, Log: service.Log},
+		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client, Runs: runs,
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
 		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Health: board,
 	})

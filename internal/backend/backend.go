@@ -78,11 +78,11 @@ type Backend interface {
 	Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error)
 	Environment(ctx context.Context, digest string) (control.Environment, error)
 	RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error)
-	// IndexRepository indexes a commit of a repository. Only a local installation reports progress.
+	// IndexRepository indexes a commit of a repository.
 	IndexRepository(ctx context.Context, repo, rev string, progress func(brain.Progress)) (control.Indexed, error)
 	BrainSearch(ctx context.Context, q control.BrainQuery) (brain.Answer, error)
 	BrainMap(ctx context.Context, repo, rev, goal string, tokens int) (string, error)
-	BrainStats(ctx context.Context) (brain.Stats, error)
+	BrainStats(ctx context.Context) (control.BrainStats, error)
 	FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error)
 	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)
 	AddSetup(ctx context.Context, n control.NewSetup) (store.Setup, error)

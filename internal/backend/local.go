@@ -81,6 +81,7 @@ func OpenLocal(ctx context.Context, cfg *config.Config, dataDir string, stack *d
 
 // Close closes the parts.
 func (l Local) Close() {
+	l.Runs.Close()
 	if l.Temporal != nil {
 		l.Temporal.Close()
 	}

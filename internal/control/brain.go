@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"sync"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
 // Indexed is a repository that was indexed at a commit.
@@ -17,53 +20,97 @@ type Indexed struct {
 	brain.Indexed
 }
 
-// withBrain calls f with this host's index of repositories.
-func (r *Runs) withBrain(f func(*brain.Brain) error) error {
-	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
-	if err != nil {
-		return err
+// BrainStats is what is indexed on a host and in the database.
+type BrainStats struct {
+	brain.Stats
+	Indexing []Indexing `json:"indexing" doc:"indexings that were requested of this process, the newest first"`
+}
+
+// index is this process's index of repositories, which is opened when it is first needed and stays in
+// memory until Runs is closed.
+type index struct {
+	mu         sync.Mutex
+	brain      *brain.Brain
+	workspaces *workspace.Manager
+	background *background
+}
+
+// Close ends what Runs does in the background, and waits for it.
+func (r *Runs) Close() {
+	r.index.mu.Lock()
+	b, bg := r.index.brain, r.index.background
+	r.index.brain, r.index.background = nil, nil
+	r.index.mu.Unlock()
+	if bg != nil {
+		bg.close()
 	}
-	b := setup.Brain(r.Config, r.DataDir, workspaces, r.Store, cmp.Or(r.Log, slog.New(slog.DiscardHandler)))
-	defer b.Close()
-	return f(b)
+	if b != nil {
+		b.Close()
+	}
+}
+
+// openBrain returns this process's index of repositories, and the repositories.
+func (r *Runs) openBrain() (*brain.Brain, *workspace.Manager, error) {
+	x := &r.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.brain == nil {
+		workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
+		if err != nil {
+			return nil, nil, err
+		}
+		x.workspaces = workspaces
+		x.brain = setup.Brain(r.Config, r.DataDir, workspaces, r.Store, cmp.Or(r.Log, slog.New(slog.DiscardHandler)))
+	}
+	return x.brain, x.workspaces, nil
 }
 
 // IndexRepository indexes a commit of a repository, for searches on this host; what is extracted from
 // its files is shared with the other hosts. rev "" means the checked-out commit, or the default branch
 // of a URL. progress may be nil.
 func (r *Runs) IndexRepository(ctx context.Context, repo, rev string, progress func(brain.Progress)) (Indexed, error) {
-	if repo == "" {
-		return Indexed{}, wrong("no repository given; specify a directory or a URL")
-	}
-	repo, err := withPath(repo)
+	out, ws, err := r.toIndex(ctx, repo, rev)
 	if err != nil {
 		return Indexed{}, err
 	}
-	var notes Created
-	at, cfg, err := r.resolve(ctx, Creation{Repo: repo, Base: rev}, &notes)
-	if err != nil {
-		return Indexed{}, err
+	b, _, err := r.openBrain()
+	if err == nil {
+		_, out.Indexed, err = b.Index(ctx, ws, progress)
 	}
-	workspaces, err := setup.Workspaces(cfg, r.DataDir, r.Artifacts)
-	if err != nil {
-		return Indexed{}, err
-	}
-	ws, err := workspaces.Start(ctx, at)
-	if err != nil {
-		return Indexed{}, err
-	}
-	out := Indexed{Repo: at.URL, Commit: at.Base, Notes: append([]string{}, notes.Notes...)}
-	b := setup.Brain(r.Config, r.DataDir, workspaces, r.Store, cmp.Or(r.Log, slog.New(slog.DiscardHandler)))
-	defer b.Close()
-	_, out.Indexed, err = b.Index(ctx, ws, progress)
 	return out, err
 }
 
+// toIndex finds the commit that is to be indexed.
+func (r *Runs) toIndex(ctx context.Context, repo, rev string) (Indexed, contract.Workspace, error) {
+	if repo == "" {
+		return Indexed{}, contract.Workspace{}, wrong("no repository given; specify a directory or a URL")
+	}
+	repo, err := withPath(repo)
+	if err != nil {
+		return Indexed{}, contract.Workspace{}, err
+	}
+	_, workspaces, err := r.openBrain()
+	if err != nil {
+		return Indexed{}, contract.Workspace{}, err
+	}
+	at, info, err := workspaces.Resolve(ctx, repo, rev)
+	if err != nil {
+		return Indexed{}, contract.Workspace{}, err
+	}
+	out := Indexed{Repo: at.URL, Commit: at.Base, Notes: []string{}}
+	if info.Dirty {
+		out.Notes = append(out.Notes, info.Path+" has uncommitted changes, which are not indexed.")
+	}
+	ws, err := workspaces.Start(ctx, at)
+	return out, ws, err
+}
+
 // BrainStats returns what is indexed on this host and in the database.
-func (r *Runs) BrainStats(ctx context.Context) (stats brain.Stats, err error) {
-	err = r.withBrain(func(b *brain.Brain) error {
-		stats, err = b.Stats(ctx)
-		return err
-	})
-	return stats, err
+func (r *Runs) BrainStats(ctx context.Context) (BrainStats, error) {
+	b, _, err := r.openBrain()
+	if err != nil {
+		return BrainStats{}, err
+	}
+	stats, err := b.Stats(ctx)
+	return BrainStats{Stats: stats, Indexing: r.indexings()}, err
 }

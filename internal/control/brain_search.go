@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/rocketgpt/orchestrator/internal/brain"
-	"github.com/rocketgpt/orchestrator/internal/setup"
 )
 
 // BrainQuery is a question about a repository.
@@ -44,7 +43,7 @@ func (r *Runs) withView(ctx context.Context, repo, rev string, f func(brain.View
 	if err != nil {
 		return err
 	}
-	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
+	b, workspaces, err := r.openBrain()
 	if err != nil {
 		return err
 	}
@@ -52,11 +51,9 @@ func (r *Runs) withView(ctx context.Context, repo, rev string, f func(brain.View
 	if err != nil {
 		return err
 	}
-	return r.withBrain(func(b *brain.Brain) error {
-		view, err := b.View(ctx, at)
-		if err != nil {
-			return err
-		}
-		return f(view)
-	})
+	view, err := b.View(ctx, at)
+	if err != nil {
+		return err
+	}
+	return f(view)
 }

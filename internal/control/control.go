@@ -26,6 +26,8 @@ type Runs struct {
 	Config    *config.Config // the operator's; each run freezes its own settings from it
 	DataDir   string         // directory that contains mirrors of repositories
 	Log       *slog.Logger   // nil: the caller sees the results
+
+	index index // of repositories; Close closes it
 }
 
 // wrong returns the error for invalid input, before anything was changed.

@@ -1,0 +1,95 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/await"
+	"github.com/rocketgpt/orchestrator/internal/brain"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/test/harness"
+)
+
+// code is a repository with something to find.
+func code(t *testing.T) string {
+	t.Helper()
+	return harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{
+		"shop/invoice.go": "package shop\n\n// Total adds up what a customer owes.\nfunc Total(lines []Line) Money { return 0 }\n",
+		"shop/store.go":   "package shop\n\nfunc Rows() {}\n", "web/page.ts": "export function page() {}\n", ".env": "KEY=1\n",
+	})
+}
+
+// indexing returns the newest indexing of the server when it has ended.
+func (b *fixture) indexing(t *testing.T) (x control.Indexing, stats control.BrainStats) {
+	t.Helper()
+	await.Until(t, "the indexing ends", func() bool {
+		stats = control.BrainStats{}
+		require.NoError(t, json.Unmarshal(b.send(t, http.MethodGet, "/api/brain/stats", "").Body.Bytes(), &stats))
+		x = stats.Indexing[0]
+		return x.State != control.IndexingRunning
+	})
+	return x, stats
+}
+
+func TestARepositoryIsIndexedInTheBackgroundAndSearched(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	repo := code(t)
+	var started control.Indexing
+	b.post(t, "/api/brain/index", `{"repo": "`+repo+`"}`, http.StatusAccepted, &started)
+	require.Equal(t, repo, started.Repo)
+	require.Equal(t, control.IndexingRunning, started.State)
+	x, stats := b.indexing(t)
+	require.Equal(t, control.IndexingDone, x.State, x.Error)
+	require.Equal(t, started.ID, x.ID)
+	require.Equal(t, started.Commit, x.Indexed.Commit)
+	require.Equal(t, 3, x.Indexed.Documents)
+	require.Equal(t, map[string]int{"may contain secrets": 1}, x.Indexed.Skipped)
+	require.Equal(t, 3, x.Progress.Done)
+	require.Equal(t, 1, stats.Repositories)
+	require.Positive(t, stats.Bytes)
+	require.Positive(t, stats.SharedBytes)
+
+	var answer brain.Answer
+	w := b.send(t, http.MethodGet, "/api/brain/search?"+url.Values{"repo": {repo}, "query": {"what a customer owes"}, "path": {"shop/**"}}.Encode(), "")
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	require.Equal(t, "shop/invoice.go", answer.Files[0].Path)
+	require.NotEmpty(t, answer.Files[0].Why)
+	w = b.send(t, http.MethodGet, "/api/brain/map?"+url.Values{"repo": {repo}, "tokens": {"300"}}.Encode(), "")
+	require.Contains(t, w.Body.String(), "func Total(lines []Line) Money")
+
+	b.post(t, "/api/brain/index", `{"repo": "`+repo+`"}`, http.StatusAccepted, &started)
+	x, _ = b.indexing(t)
+	require.Equal(t, started.ID, x.ID)
+	require.Zero(t, x.Indexed.Read, "nothing is read twice")
+}
+
+func TestWhatCannotBeIndexedIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.post(t, "/api/brain/index", `{"repo": "`+t.TempDir()+`"}`, http.StatusUnprocessableEntity, nil)
+	b.post(t, "/api/brain/index", `{"repo": "`+code(t)+`", "rev": "none"}`, http.StatusUnprocessableEntity, nil)
+	var stats control.BrainStats
+	require.NoError(t, json.Unmarshal(b.send(t, http.MethodGet, "/api/brain/stats", "").Body.Bytes(), &stats))
+	require.Empty(t, stats.Indexing)
+}
+
+func TestAClientWaitsForAnIndexing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	c, _ := clientOf(t, b.handler, quietly)
+	repo := code(t)
+	done, err := c.IndexRepository(t.Context(), repo, "", nil)
+	require.NoError(t, err)
+	require.Equal(t, 3, done.Documents)
+	answer, err := c.BrainSearch(t.Context(), control.BrainQuery{Repo: repo, Query: brain.Query{Text: "invoice total", Explain: true}})
+	require.NoError(t, err)
+	require.Equal(t, "shop/invoice.go", answer.Files[0].Path)
+	require.Contains(t, answer.Text, "matched: ")
+}
