@@ -1,0 +1,52 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/brain"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/test/harness"
+)
+
+func TestARepositoryIsIndexedSearchedAndMappedOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{
+		"shop/invoice.go": "package shop\n\n// Total adds up what a customer owes.\nfunc Total(lines []Line) Money { return 0 }\n",
+		"shop/rows.go":    "package shop\n\nfunc Rows() {}\n", "web/page.ts": "export function page() {}\n", ".env": "KEY=1\n",
+	})
+	out := p.ok(t, "brain", "index", repo).out
+	require.Regexp(t, `^Indexed 3 of 4 files of \S+app at [0-9a-f]{12} in \d+\.\ds: 3 read, 0 known from the database; \S+ \S+ on this host\.\nLanguages: go 2, typescript 1\nLeft out: may contain secrets 1\n$`, out)
+	var indexed control.Indexed
+	require.NoError(t, json.Unmarshal([]byte(p.ok(t, "brain", "index", repo, "--json").out), &indexed))
+	require.Zero(t, indexed.Read)
+
+	require.Regexp(t, `^Indexes on this host: 1, \S+ \S+ of at most 10\S* GiB\.\nExtracts of files in the database: `, p.ok(t, "brain", "stats").out)
+	out = p.ok(t, "brain", "search", "what", "a customer owes", "--repo", repo, "--explain").out
+	require.Contains(t, out, "shop/invoice.go")
+	require.Contains(t, out, "     4\tfunc Total(lines []Line) Money")
+	require.Contains(t, out, "matched: keywords #1")
+	var answer brain.Answer
+	require.NoError(t, json.Unmarshal([]byte(p.ok(t, "brain", "search", "page", "--lang", "typescript", "--repo", repo, "--json").out), &answer))
+	require.Len(t, answer.Files, 1)
+	require.Equal(t, "Nothing was found. Use other words.\n", p.ok(t, "brain", "search", "zzzz", "--repo", repo).out)
+	out = p.ok(t, "brain", "map", "--repo", repo, "--goal", "round the total", "--tokens", "300").out
+	require.Regexp(t, `(?s)^3 files\. .*shop/invoice\.go\n  4: func Total\(lines \[\]Line\) Money\n.*Directories`, out)
+
+	for want, args := range map[string][]string{
+		"the query is empty":           {"search", " ", "--repo", repo},
+		"enter a number from 1 to 100": {"search", "x", "--limit", "1000", "--repo", repo},
+		"the glob":                     {"search", "x", "--path", "[a", "--repo", repo},
+		"enter a number from 100":      {"map", "--tokens", "5", "--repo", repo},
+		"takes at most one repository": {"index", "a", "b"},
+		"not a git repository":         {"index", t.TempDir()},
+	} {
+		r := p.run(t, append([]string{"brain"}, args...)...)
+		require.NotZero(t, r.code, args)
+		require.Contains(t, r.errs, want, args)
+	}
+}
