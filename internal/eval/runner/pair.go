@@ -188,14 +188,23 @@ func (p *pair) await(ctx context.Context) (string, evals.Outcome, error) {
 	out.Reason, out.Detail = ReasonNotReleased, fmt.Sprintf("run %d ended as %s without a release", run.ID, run.Status)
 	if f := run.Failure; f != nil {
 		out.Detail = fmt.Sprintf("%s %s in the phase %s: %s", f.Class, f.Code, run.Phase, f.Message)
-		if f.Code == contract.CodeTimeout {
-			out.Reason = ReasonTimeout
-		}
-		if f.Class == contract.ClassConfig && run.Phase == contract.PhasePlanner {
-			out.Reason = judge.ReasonEnvironment
-		}
+		out.Reason = reasonOf(*f, run.Phase)
 	}
 	return "", out, nil
+}
+
+// reasonOf returns why a run that failed in a phase did not solve its task. What the machine or the
+// environment prevented says nothing about the variant.
+func reasonOf(f contract.Failure, phase contract.Phase) string {
+	switch {
+	case f.Code == contract.CodeTimeout:
+		return ReasonTimeout
+	case f.Class == contract.ClassInfra:
+		return judge.ReasonError
+	case f.Class == contract.ClassConfig && phase == contract.PhasePlanner:
+		return judge.ReasonEnvironment
+	}
+	return ReasonNotReleased
 }
 
 // ended waits for the end of the run. A run that takes much longer than its time limit is stopped.

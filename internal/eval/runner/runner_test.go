@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/eval"
 )
 
@@ -66,4 +67,16 @@ func TestTheMistakeOfANoisyOracleReachesTheTester(t *testing.T) {
 	settings, err = p.settings()
 	require.NoError(t, err)
 	require.NotContains(t, settings, key)
+}
+
+func TestAFailureOfTheMachineSaysNothingAboutAVariant(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]contract.Failure{
+		"error":        {Class: contract.ClassInfra, Code: contract.CodeRepository},
+		"timeout":      {Class: contract.ClassInfra, Code: contract.CodeTimeout},
+		"environment":  {Class: contract.ClassConfig, Code: contract.CodeCheckFailed},
+		"not_released": {Class: contract.ClassHuman, Code: contract.CodeCheckFailed},
+	} {
+		require.Equal(t, want, reasonOf(f, contract.PhasePlanner))
+	}
 }
