@@ -150,10 +150,10 @@ func (l Local) Timing(ctx context.Context, id int64) (control.Timing, error) {
 	limited, cancel := context.WithTimeout(ctx, TemporalTimeout)
 	defer cancel()
 	c, unreachable := temporal.Connect(limited, l.Config.Temporal, slog.New(slog.DiscardHandler))
-	runs := *l.Runs
+	runs := l.Runs
 	if unreachable == nil {
 		defer c.Close()
-		runs.Temporal = c
+		runs = runs.WithTemporal(c)
 	}
 	t, err := runs.Timing(ctx, id)
 	if unreachable != nil {

@@ -30,6 +30,20 @@ type Runs struct {
 	index index // of repositories; Close closes it
 }
 
+// apart returns a copy that has no index of repositories open.
+func (r *Runs) apart() *Runs {
+	return &Runs{
+		Store: r.Store, Views: r.Views, Feed: r.Feed, Temporal: r.Temporal, Artifacts: r.Artifacts, Config: r.Config, DataDir: r.DataDir, Log: r.Log,
+	}
+}
+
+// WithTemporal returns the runs with a connection to Temporal. Close only r.
+func (r *Runs) WithTemporal(c client.Client) *Runs {
+	out := r.apart()
+	out.Temporal = c
+	return out
+}
+
 // wrong returns the error for invalid input, before anything was changed.
 func wrong(format string, args ...any) error {
 	return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, format, args...)

@@ -128,10 +128,10 @@ func (r *Runs) with(c Creation) (*Runs, error) {
 	if len(settings) == 0 {
 		return r, nil
 	}
-	asked := *r
+	asked := r.apart()
 	var err error
 	asked.Config, err = config.LoadRequest(r.Config, settings)
-	return &asked, err
+	return asked, err
 }
 
 // nameGoal sets the fixed goal of a preparation-only run.

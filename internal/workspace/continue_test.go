@@ -43,9 +43,9 @@ func TestABranchIsContinuedFromWherePeopleLeftIt(t *testing.T) {
 		require.NoError(t, err, of)
 		require.Equal(t, mine, head, of)
 	}
-	r, ws := start(t, m, repo)
+	r, _ := start(t, m, repo)
 	r.Base = mine
-	ws, err = m.Start(t.Context(), r)
+	ws, err := m.Start(t.Context(), r)
 	require.NoError(t, err)
 	next := edit(t, m, ws, "2", func(dir string) { write(t, dir, "three.txt", "3\n") })
 	more, err := m.Commits(t.Context(), r, []contract.Workspace{next}, []CommitMessage{{Subject: "Add three"}})

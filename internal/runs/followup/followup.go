@@ -89,8 +89,8 @@ func Gather(ctx context.Context, st *store.Store, files *artifact.Store, run sto
 	}
 	subjects := strings.Join(later, "\n")
 	w.Later, w.LaterCut = clean(subjects, laterBytes), len(subjects) > laterBytes
-	all := append(before, w)
-	return all[max(0, len(all)-maxRuns):], nil
+	before = append(before, w)
+	return before[max(0, len(before)-maxRuns):], nil
 }
 
 // Read reads descriptions that were stored with a run; none for no text.
@@ -264,7 +264,7 @@ func change(ctx context.Context, st *store.Store, files *artifact.Store, run int
 		if err != nil {
 			return "", "", err
 		}
-		defer content.Close()
+		defer func() { _ = content.Close() }() // it was only read
 		text, err := io.ReadAll(io.LimitReader(content, diffBytes+1))
 		return clean(string(text), diffBytes), "", err
 	}
