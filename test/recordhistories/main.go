@@ -100,6 +100,10 @@ const compared = "compared"
 // reads is a scenario on the same repository, of a planner that reads and asks before it plans.
 const reads = "reads"
 
+// checked is a scenario on the same repository, of a builder whose mistake its checks find before it
+// finishes.
+const checked = "checked"
+
 // own reports whether the scenario is one of this folder.
 func (e ending) own() bool {
 	return e.scenario == quick || e.scenario == deliberate || e.scenario == reads || e.scenario == compared
@@ -174,6 +178,7 @@ var endings = []ending{
 	{name: "planner-asked", scenario: reads, steer: []string{"answer RUN 2"}, when: contract.StatusWaitingForInput},
 	{name: "planner-unanswered", scenario: reads, args: []string{"--set", "execution.planner.question_deadline=1s"}},
 	{name: "planner-asking-stopped", scenario: reads, steer: []string{"stop"}, when: contract.StatusWaitingForInput},
+	{name: "checked-at-finish", scenario: checked},
 	{name: "set-up", scenario: quick, args: []string{"--set", "environment.setup=[mkdir -p node_modules/found]"}},
 	{name: "set-up-by-agent", scenario: quick, args: failingSetup},
 	{
