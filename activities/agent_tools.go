@@ -210,15 +210,22 @@ func (a *Activities) checkForAgent(ctx context.Context, in contract.ToolInput, n
 			}
 		}
 		report.OK = report.OK && known.Result.OK
-		report.Text += describeCheck(known.Result, known.Cases, known.Findings)
-		if most := run.Settings.VerifyTimeout; known.Result.Code == contract.CodeTimeout && most > in.Timeout {
-			report.Text += fmt.Sprintf("This does not mean that it fails: the final verification gives it %s, a call of a tool only %s (execution.command_timeout).\n", most, in.Timeout)
-		}
-		if log != "" {
-			report.Text += fmt.Sprintf("[the whole output: read_output {\"id\": %q}]\n", log)
-		}
+		report.Text += describeCheck(known.Result, known.Cases, known.Findings) + afterCheck(known.Result, log, in.Timeout, run.Settings.VerifyTimeout)
 	}
 	return report, nil
+}
+
+// afterCheck returns what else an agent must know about a check: what a time-out means, and how to read
+// the whole output.
+func afterCheck(r contract.CheckResult, log string, had, verification time.Duration) string {
+	text := ""
+	if r.Code == contract.CodeTimeout && verification > had {
+		text = fmt.Sprintf("This does not mean that it fails: the final verification gives it %s, a call of a tool only %s (execution.command_timeout).\n", verification, had)
+	}
+	if log != "" {
+		text += fmt.Sprintf("[the whole output: read_output {\"id\": %q}]\n", log)
+	}
+	return text
 }
 
 // checksNamed returns the checks of a workspace with a name or id, and the names of all.
