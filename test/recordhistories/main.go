@@ -106,7 +106,7 @@ const checked = "checked"
 
 // own reports whether the scenario is one of this folder.
 func (e ending) own() bool {
-	return e.scenario == quick || e.scenario == deliberate || e.scenario == reads || e.scenario == compared
+	return slices.Contains([]string{quick, deliberate, reads, checked, compared}, e.scenario)
 }
 
 // unhealed lets a run end with its first failure.
