@@ -194,7 +194,7 @@ func (p *pair) await(ctx context.Context) (string, evals.Outcome, error) {
 }
 
 // reasonOf returns why a run that failed in a phase did not solve its task. What the machine or the
-// environment prevented says nothing about the variant.
+// environment prevented does not count against the variant.
 func reasonOf(f contract.Failure, phase contract.Phase) string {
 	switch {
 	case f.Code == contract.CodeTimeout:
