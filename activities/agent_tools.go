@@ -222,7 +222,7 @@ func afterCheck(r contract.CheckResult, log string, had, verification time.Durat
 	if r.Code == contract.CodeTimeout && verification > had {
 		text = fmt.Sprintf("This does not mean that it fails: the final verification gives it %s, a call of a tool only %s (execution.command_timeout).\n", verification, had)
 	}
-	if log != "" {
+	if log != "" && !r.OK {
 		text += fmt.Sprintf("[the whole output: read_output {\"id\": %q}]\n", log)
 	}
 	return text

@@ -14,7 +14,7 @@ const (
 	shownEdited      = 60
 	shownEditedBytes = 6 << 10
 	// editedPart is the number of lines shown at each end of a longer change.
-	editedPart = 6
+	editedPart = 15
 )
 
 // region is a changed part of a text, from its first byte to the one after its last.

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -122,9 +125,9 @@ func (r *mirror) log(ctx context.Context, base, path string, most int) (string, 
 	return out, nil
 }
 
-// blame shows which commit each of the lines of a file comes from.
+// blame shows which commit the lines of a file come from, by ranges of lines, without the lines.
 func (r *mirror) blame(ctx context.Context, base, path string, lines Lines) (string, error) {
-	out, err := r.limitedRun(ctx, "blame", "--no-progress", "--date=short", "-L", fmt.Sprintf("%d,%d", lines.First, lines.Last), base, "--", path)
+	out, err := r.limitedRun(ctx, "blame", "--no-progress", "--porcelain", "-L", fmt.Sprintf("%d,%d", lines.First, lines.Last), base, "--", path)
 	var ge *gitError
 	if errors.As(err, &ge) {
 		// Such as lines that the file does not have.
@@ -133,7 +136,46 @@ func (r *mirror) blame(ctx context.Context, base, path string, lines Lines) (str
 	if err != nil {
 		return "", localFault(err, "could not trace the lines of %s", path)
 	}
-	return fmt.Sprintf("\nLines %d to %d in the base commit:\n", lines.First, lines.Last) + out, nil
+	return fmt.Sprintf("\nLines %d to %d in the base commit come from:\n", lines.First, lines.Last) + origins(out), nil
+}
+
+// blamed matches the header of a line in git's porcelain format: commit, original line, line.
+var blamed = regexp.MustCompile(`^([0-9a-f]{40,64}) \d+ (\d+)`)
+
+// origins turns the porcelain output of git blame into one line for each range of adjacent lines of the
+// same commit.
+func origins(porcelain string) string {
+	type span struct{ commit, first, last string }
+	var spans []span
+	facts := map[string]map[string]string{} // by commit
+	for line := range strings.Lines(porcelain) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := blamed.FindStringSubmatch(line); m != nil {
+			if n := len(spans); n == 0 || spans[n-1].commit != m[1] {
+				spans = append(spans, span{commit: m[1], first: m[2]})
+			}
+			spans[len(spans)-1].last = m[2]
+			continue
+		}
+		if key, value, ok := strings.Cut(line, " "); ok && len(spans) > 0 && !strings.HasPrefix(line, "\t") {
+			commit := spans[len(spans)-1].commit
+			if facts[commit] == nil {
+				facts[commit] = map[string]string{}
+			}
+			facts[commit][key] = value
+		}
+	}
+	var b strings.Builder
+	for _, s := range spans {
+		of := facts[s.commit]
+		seconds, _ := strconv.ParseInt(of["author-time"], 10, 64)
+		at := s.first
+		if s.last != s.first {
+			at += "-" + s.last
+		}
+		fmt.Fprintf(&b, "%s %.12s %s %s: %s\n", at, s.commit, time.Unix(seconds, 0).UTC().Format(time.DateOnly), of["author"], of["summary"])
+	}
+	return b.String()
 }
 
 // limitedRun runs git on the mirror and returns the beginning of its output.
