@@ -123,10 +123,12 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	return a.builderPrompt(ctx, prompt.BuilderTask{
-		EarlierWork: earlier, Lessons: lessons, Project: project, Notes: notes, Repository: view.prompt(),
+	p, err := a.builderPrompt(ctx, prompt.BuilderTask{
+		EarlierWork: earlier, Pictures: namesOf(run.Settings.Pictures), Lessons: lessons, Project: project, Notes: notes, Repository: view.prompt(),
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step,
 	}, files, in, start)
+	goalPictures(&p, run)
+	return p, err
 }
 
 // Integrate merges the changes of all steps, in plan order.

@@ -217,6 +217,10 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	if err := a.affordable(ctx, q, &plan); err != nil {
 		return model.Response{}, err
 	}
+	messages, err := a.withPictures(ctx, plan.request.Messages)
+	if err != nil {
+		return model.Response{}, err
+	}
 	reserved, err := a.reserve(ctx, q, plan)
 	if err != nil {
 		return model.Response{}, err
@@ -235,6 +239,7 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	}
 	response, err := pass.Do(ctx, request, func(r model.Request) (model.Response, error) {
 		paid()
+		r.Messages = messages
 		hide := a.showText(ctx, q, reserved.ID.Try, &r)
 		defer hide()
 		return a.complete(ctx, r)

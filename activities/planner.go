@@ -337,13 +337,14 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 	}
 	text, err := plannerPrompt(prompt.PlannerTask{
 		Files:   overview,
-		Lessons: lessons, Project: project, EarlierWork: earlier, Consensus: consensus, Turns: p.turns(), Input: in.Input,
+		Lessons: lessons, Project: project, EarlierWork: earlier, Pictures: namesOf(run.Settings.Pictures), Consensus: consensus, Turns: p.turns(), Input: in.Input,
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
 	}, files, in.Lessons.Compact)
 	if err != nil {
 		return err
 	}
 	p.state.Prompt = text.Version
+	goalPictures(&text, run)
 	return p.Activities.open(ctx, in.Execution, text)
 }
 
@@ -658,7 +659,7 @@ func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, 
 		}
 		a.prompts.Store(p.Version, true)
 	}
-	messages, err := encode([]model.Message{{Role: model.RoleSystem, Text: p.System}, {Role: model.RoleUser, Text: p.Task}})
+	messages, err := encode([]model.Message{{Role: model.RoleSystem, Text: p.System}, {Role: model.RoleUser, Text: p.Task, Images: p.Pictures}})
 	if err != nil {
 		return err
 	}

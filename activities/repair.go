@@ -232,14 +232,24 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	return prompt.Repair(prompt.RepairTask{
-		EarlierWork: before,
-		GoalTitle:   run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
+	out := prompt.RepairTask{
+		EarlierWork: before, GoalPictures: namesOf(run.Settings.Pictures),
+		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
 		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
 		Evidence: evidence, Earlier: earlier[max(0, len(earlier)-2):],
 		Generation: generation, Handoff: handoff, Project: project, Repository: view.prompt(),
 		Summaries: work.summaries, Diff: work.diff, Logs: logs,
-	})
+	}
+	var shots []model.Image
+	if e, ok := executionWith(executions, task.Execution.ID); ok && task.Check == 0 {
+		if shots, err = a.screenshots(ctx, &out, e, run.Settings.RepairPictures); err != nil {
+			return prompt.Prompt{}, err
+		}
+	}
+	p, err := prompt.Repair(out)
+	goalPictures(&p, run)
+	p.Pictures = append(p.Pictures, shots...)
+	return p, err
 }
 
 // Judge compares the state before and after a repair, stores the difference as an artifact, and

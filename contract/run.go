@@ -234,14 +234,16 @@ type Settings struct {
 	// FinishRefusals is how often failed checks go back to an agent that wants to finish; 0: they are
 	// not run before it finishes.
 	FinishRefusals int                   `json:"finish_refusals,omitempty"`
-	ModelTimeout   time.Duration         `json:"model_timeout"`          // longest single model call
-	Fork           *Fork                 `json:"fork,omitempty"`         // of an old run
-	Attempt        *Attempt              `json:"attempt,omitempty"`      // one of several at the same goal; nil: the only one
-	FollowUp       *FollowUp             `json:"follow_up,omitempty"`    // of an old run, on its branch
-	Planner        *PlannerSettings      `json:"planner,omitempty"`      // nil: the planner makes its plan in one turn, without tools
-	PlanBy         string                `json:"plan_by,omitempty"`      // PlanByDeliberation; empty: the planner
-	Environment    *EnvironmentSettings  `json:"environment,omitempty"`  // nil: no environment is set up, and no baseline runs
-	Deliberation   *DeliberationSettings `json:"deliberation,omitempty"` // set: a deliberation may plan the run, for example if the planner finds the goal too complex
+	ModelTimeout   time.Duration         `json:"model_timeout"`             // longest single model call
+	Fork           *Fork                 `json:"fork,omitempty"`            // of an old run
+	Pictures       []Picture             `json:"pictures,omitempty"`        // that belong to the goal
+	RepairPictures int                   `json:"repair_pictures,omitempty"` // screenshots of failed tests that the Repair agent gets
+	Attempt        *Attempt              `json:"attempt,omitempty"`         // one of several at the same goal; nil: the only one
+	FollowUp       *FollowUp             `json:"follow_up,omitempty"`       // of an old run, on its branch
+	Planner        *PlannerSettings      `json:"planner,omitempty"`         // nil: the planner makes its plan in one turn, without tools
+	PlanBy         string                `json:"plan_by,omitempty"`         // PlanByDeliberation; empty: the planner
+	Environment    *EnvironmentSettings  `json:"environment,omitempty"`     // nil: no environment is set up, and no baseline runs
+	Deliberation   *DeliberationSettings `json:"deliberation,omitempty"`    // set: a deliberation may plan the run, for example if the planner finds the goal too complex
 }
 
 // ResponseCache is how a run uses the responses to identical requests of earlier runs of its project.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -41,6 +42,9 @@ type Options struct {
 	// browser here (DNS rebinding).
 	Hosts   []string
 	MaxBody int64 // largest body of a request, in bytes; 0 means DefaultMaxBody
+	// Pictures is by how many bytes the body of a request that creates a run may be larger: it may
+	// contain pictures, in base64.
+	Pictures int64
 	// RequestTimeout limits the time of a request that is not a stream; 0 means
 	// DefaultRequestTimeout.
 	RequestTimeout time.Duration
@@ -97,10 +101,19 @@ func New(o Options) *Handler {
 	h = middleware.Idempotency(h, o.Store, o.Log, res.Error)
 	h = middleware.ReadBody(h, o.Log, res.Error)
 	h = http.NewCrossOriginProtection().Handler(h)
-	h = middleware.LimitBody(h, cmp.Or(o.MaxBody, DefaultMaxBody), res.Error)
+	h = middleware.LimitBody(h, o.bodyLimit, res.Error)
 	h = middleware.HostCheck(h, o.Hosts, res.Error)
 	h = middleware.Timeout(h, cmp.Or(o.RequestTimeout, DefaultRequestTimeout), o.Log)
 	h = middleware.SecurityHeaders(h)
 	h = middleware.AccessLog(h, o.Log)
 	return &Handler{h, streams}
+}
+
+// bodyLimit returns the size of the largest body of a request.
+func (o Options) bodyLimit(r *http.Request) int64 {
+	limit := cmp.Or(o.MaxBody, DefaultMaxBody)
+	if r.Method == http.MethodPost && (r.URL.Path == "/api/runs" || strings.HasPrefix(r.URL.Path, "/api/runs/") && strings.HasSuffix(r.URL.Path, "/follow-up")) {
+		limit += o.Pictures
+	}
+	return limit
 }

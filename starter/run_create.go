@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type creation struct {
 	timeout, watchTime time.Duration
 	maxCost            float64
 	set                []string
+	pictures           []string // files
 }
 
 func newRunCreate(a *app) *cobra.Command {
@@ -59,6 +61,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.StringVar(&c.Goal, "goal", "", "goal of the change; the first line is its title")
 	f.StringVar(&c.Description, "description", "", "additional details about the goal")
 	f.StringVar(&c.goalFile, "goal-file", "", "read the goal from this file; - is standard input")
+	pictureFlag(cmd, &c)
 	f.StringVar(&c.planFile, "plan", "", "use the plan in this file (YAML or JSON) instead of asking the planner")
 	f.StringVar(&c.env, "env", control.EnvironmentAuto, "auto: set up as configured; none: no environment and no baseline; FILE: a YAML file with an environment section, as printed by rgpt env show --yaml")
 	f.StringVar(&c.Project, "project", "", "project name (default: the repository's name)")
@@ -165,8 +168,44 @@ func (a *app) readInputs(c *creation) (err error) {
 	if c.Environment, err = a.readEnvironment(c.env); err != nil {
 		return err
 	}
+	if err := c.readPictures(); err != nil {
+		return err
+	}
 	return c.Check()
 }
+
+// pictureFlag adds the flag for pictures of a goal.
+func pictureFlag(cmd *cobra.Command, c *creation) {
+	cmd.Flags().StringArrayVar(&c.pictures, "picture", nil, "picture that belongs to the goal (PNG, JPEG, GIF or WebP), for models that can see; repeatable")
+}
+
+// readPictures reads the pictures of a goal from their files.
+func (c *creation) readPictures() error {
+	for _, name := range c.pictures {
+		data, err := readPicture(name)
+		if err != nil {
+			return usageError{fmt.Errorf("cannot read the picture %s: %w", name, err)}
+		}
+		c.Pictures = append(c.Pictures, control.PictureFile{Name: filepath.Base(name), Data: data})
+	}
+	return nil
+}
+
+func readPicture(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxPicture+1))
+	if err == nil && len(data) > maxPicture {
+		err = fmt.Errorf("it is larger than %d MiB", maxPicture>>20)
+	}
+	return data, err
+}
+
+// maxPicture is the largest size that execution.pictures.max_size can allow.
+const maxPicture = 20 << 20
 
 // maxInput is the maximum size of a goal or plan file, more than any needs.
 const maxInput = 16 << 20

@@ -37,6 +37,7 @@ people have added, and has its own budget. A pull request for the branch shows t
 	f := cmd.Flags()
 	f.StringVar(&c.Description, "description", "", "additional details about the goal")
 	f.StringVar(&c.goalFile, "goal-file", "", "read the goal from this file; - is standard input")
+	pictureFlag(cmd, &c)
 	f.StringVar(&c.Model, "model", "", "model for all agents, as provider/model (default: as for the finished run if its request named one, otherwise as configured)")
 	effortFlag(cmd, &c.Effort, "as configured")
 	f.StringVar(&c.PlanBy, "plan-by", "", "planner, deliberation or auto; see rgpt run create")
@@ -71,9 +72,12 @@ func (a *app) followUp(cmd *cobra.Command, of string, c creation) error {
 	if strings.TrimSpace(c.Goal) == "" {
 		return usageError{fmt.Errorf(`specify what to do now, such as: rgpt run follow-up %d "now also write the docs"`, id)}
 	}
+	if err := c.readPictures(); err != nil {
+		return err
+	}
 	o := control.FollowUp{
 		RunID: id, Goal: c.Goal, Description: c.Description, Model: c.Model, Effort: c.Effort, PlanBy: c.PlanBy,
-		ApprovePlan: c.ApprovePlan, ApproveRelease: c.ApproveRelease, Key: c.Key,
+		ApprovePlan: c.ApprovePlan, ApproveRelease: c.ApproveRelease, Key: c.Key, Pictures: c.Pictures,
 	}
 	if a.server() != "" {
 		o.Settings = a.set

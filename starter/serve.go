@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client, Runs: runs,
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
-		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Health: board,
+		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Pictures: inBase64(cfg.Execution.Pictures), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Health: board,
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)
 	return listen(ctx, cfg.Server, handler, handler.Stop, ready)
@@ -394,4 +395,10 @@ func writeReady(file, address string) error {
 		return fmt.Errorf("write the ready file: %w", err)
 	}
 	return nil
+}
+
+// inBase64 returns the size of the most and largest pictures of a goal in a request.
+func inBase64(p config.Pictures) int64 {
+	const perPicture = 1024 // name and punctuation
+	return int64(p.Max) * (int64(base64.StdEncoding.EncodedLen(int(p.MaxSize.Int64()))) + perPicture)
 }

@@ -19,7 +19,7 @@ import (
 func (c *Client) Create(ctx context.Context, n control.Creation) (control.Created, error) {
 	r := command(apitypes.CreateRequest{
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Effort: n.Effort, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
-		PrepareOnly: n.PrepareOnly, Environment: n.Environment,
+		PrepareOnly: n.PrepareOnly, Environment: n.Environment, Pictures: n.Pictures,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
 		Attempts: n.Attempts, AttemptModels: n.AttemptModels,
 	}, "api", "runs")
@@ -71,7 +71,7 @@ func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelO
 // FollowUp creates and starts a run that continues the branch of a finished run.
 func (c *Client) FollowUp(ctx context.Context, f control.FollowUp) (control.Created, error) {
 	r := command(apitypes.FollowUpRequest{
-		Goal: f.Goal, Description: f.Description, Model: f.Model, Effort: f.Effort, PlanBy: f.PlanBy,
+		Goal: f.Goal, Description: f.Description, Model: f.Model, Effort: f.Effort, PlanBy: f.PlanBy, Pictures: f.Pictures,
 		ApprovePlan: f.ApprovePlan, ApproveRelease: f.ApproveRelease, Settings: f.Settings,
 	}, runPath(f.RunID, "follow-up")...)
 	r.key, r.time = cmp.Or(f.Key, r.key), createTime

@@ -100,25 +100,26 @@ type Links struct {
 
 // CreateRequest is the request to create a run.
 type CreateRequest struct {
-	Repo           string            `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
-	Base           string            `json:"base,omitempty" doc:"branch, tag or commit to start from"`
-	Goal           string            `json:"goal,omitempty" minLength:"1" doc:"goal of the change; the first line is its title. Optional only with prepare_only"`
-	Description    string            `json:"description,omitempty" doc:"additional details about the goal"`
-	Project        string            `json:"project,omitempty" doc:"default: the repository's name"`
-	Model          string            `json:"model,omitempty" doc:"model for all agents, as provider/model"`
-	Effort         contract.Effort   `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
-	Plan           *contract.Plan    `json:"plan,omitempty" doc:"plan to use instead of asking the planner"`
-	PlanOnly       bool              `json:"plan_only,omitempty" doc:"stop after the plan"`
-	PrepareOnly    bool              `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline, without calling a model or asking a person"`
-	Environment    string            `json:"environment,omitempty" doc:"auto: as configured; none: no environment and no baseline; otherwise a YAML document with an environment section, for this run only"`
-	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner finds the goal too complex; default: as configured"`
-	ApprovePlan    bool              `json:"approve_plan,omitempty" doc:"wait for approval before building"`
-	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for approval before releasing"`
-	Push           bool              `json:"push,omitempty" doc:"also push the branch"`
-	Remote         string            `json:"remote,omitempty" doc:"remote to push to: a name or a URL"`
-	Attempts       int               `json:"attempts,omitempty" minimum:"1" maximum:"16" doc:"number of independent attempts at the goal, of which the best one is released; default: as configured (execution.attempts.count)"`
-	AttemptModels  []string          `json:"attempt_models,omitempty" maxItems:"16" doc:"models of the attempts in their order, as provider/model, repeated if there are fewer than attempts; default: as configured"`
-	Settings       map[string]string `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only: run limits and settings that a repository may override"`
+	Repo           string                `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
+	Base           string                `json:"base,omitempty" doc:"branch, tag or commit to start from"`
+	Goal           string                `json:"goal,omitempty" minLength:"1" doc:"goal of the change; the first line is its title. Optional only with prepare_only"`
+	Description    string                `json:"description,omitempty" doc:"additional details about the goal"`
+	Project        string                `json:"project,omitempty" doc:"default: the repository's name"`
+	Model          string                `json:"model,omitempty" doc:"model for all agents, as provider/model"`
+	Effort         contract.Effort       `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
+	Pictures       []control.PictureFile `json:"pictures,omitempty" maxItems:"20" doc:"pictures that belong to the goal, for models that can see them"`
+	Plan           *contract.Plan        `json:"plan,omitempty" doc:"plan to use instead of asking the planner"`
+	PlanOnly       bool                  `json:"plan_only,omitempty" doc:"stop after the plan"`
+	PrepareOnly    bool                  `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline, without calling a model or asking a person"`
+	Environment    string                `json:"environment,omitempty" doc:"auto: as configured; none: no environment and no baseline; otherwise a YAML document with an environment section, for this run only"`
+	PlanBy         string                `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner finds the goal too complex; default: as configured"`
+	ApprovePlan    bool                  `json:"approve_plan,omitempty" doc:"wait for approval before building"`
+	ApproveRelease bool                  `json:"approve_release,omitempty" doc:"wait for approval before releasing"`
+	Push           bool                  `json:"push,omitempty" doc:"also push the branch"`
+	Remote         string                `json:"remote,omitempty" doc:"remote to push to: a name or a URL"`
+	Attempts       int                   `json:"attempts,omitempty" minimum:"1" maximum:"16" doc:"number of independent attempts at the goal, of which the best one is released; default: as configured (execution.attempts.count)"`
+	AttemptModels  []string              `json:"attempt_models,omitempty" maxItems:"16" doc:"models of the attempts in their order, as provider/model, repeated if there are fewer than attempts; default: as configured"`
+	Settings       map[string]string     `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only: run limits and settings that a repository may override"`
 }
 
 // CreatedRun identifies a new run.
@@ -192,14 +193,15 @@ type ForkRequest struct {
 
 // FollowUpRequest asks for a run that continues the branch of a finished run.
 type FollowUpRequest struct {
-	Goal           string            `json:"goal" minLength:"1" doc:"what to do now; the first line is the title"`
-	Description    string            `json:"description,omitempty" doc:"additional details about the goal"`
-	Model          string            `json:"model,omitempty" doc:"model for all agents, as provider/model; default: the model that the finished run's request named, otherwise as configured"`
-	Effort         contract.Effort   `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
-	PlanBy         string            `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"planner, deliberation (ALPHA and BETA), or auto; default: as configured"`
-	ApprovePlan    bool              `json:"approve_plan,omitempty" doc:"wait for approval before building; default: as in the finished run"`
-	ApproveRelease bool              `json:"approve_release,omitempty" doc:"wait for approval before releasing; default: as in the finished run"`
-	Settings       map[string]string `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only; those of the finished run are not repeated"`
+	Goal           string                `json:"goal" minLength:"1" doc:"what to do now; the first line is the title"`
+	Description    string                `json:"description,omitempty" doc:"additional details about the goal"`
+	Model          string                `json:"model,omitempty" doc:"model for all agents, as provider/model; default: the model that the finished run's request named, otherwise as configured"`
+	Effort         contract.Effort       `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
+	PlanBy         string                `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"planner, deliberation (ALPHA and BETA), or auto; default: as configured"`
+	Pictures       []control.PictureFile `json:"pictures,omitempty" maxItems:"20" doc:"pictures that belong to the goal, for models that can see them"`
+	ApprovePlan    bool                  `json:"approve_plan,omitempty" doc:"wait for approval before building; default: as in the finished run"`
+	ApproveRelease bool                  `json:"approve_release,omitempty" doc:"wait for approval before releasing; default: as in the finished run"`
+	Settings       map[string]string     `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only; those of the finished run are not repeated"`
 }
 
 // SwitchModelRequest switches a run to another model.

@@ -13,6 +13,7 @@ func Default() *Config {
 			ParallelSteps:  4,
 			MaxRetries:     3,
 			MaxGoalBytes:   32 * KiB,
+			Pictures:       Pictures{Max: 5, MaxSize: 4 * MiB, Repair: 2},
 			CommandTimeout: 5 * time.Minute,
 			Planner:        PlannerLimits{Turns: 12, Tokens: 400_000, CostUSD: 5 * USD, Critique: "auto", Question: true, QuestionDeadline: time.Hour},
 			Step:           StepLimits{Turns: 40, Tokens: 400_000, CostUSD: 5 * USD, Time: 30 * time.Minute, LoopLimit: 5, ErrorLimit: 3, CompactAt: 0.75, FinishChecks: true, FinishRefusals: 2},

@@ -14,6 +14,7 @@ type Execution struct {
 	MaxRetries     int                    `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"Maximum number of times that self-heal restarts a phase before it asks a person for help. 0: the first failure ends the run."`
 	StableRetests  int                    `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passing test run is repeated in full before the tester finishes. Failed tests are not rerun during a repetition: a single failure fails the phase."`
 	MaxGoalBytes   Size                   `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum combined length of a goal's title and description."`
+	Pictures       Pictures               `yaml:"pictures" doc:"Pictures that models get: those of a goal, and screenshots of failed tests."`
 	CommandTimeout time.Duration          `yaml:"command_timeout" repo:"lower" validate:"min=1s,max=24h" doc:"Maximum duration of one agent command."`
 	Planner        PlannerLimits          `yaml:"planner" doc:"The planner, which reads the repository before it plans."`
 	Step           StepLimits             `yaml:"step" repo:"limit" doc:"Limits on a step's agent. 0: no limit."`
@@ -27,6 +28,13 @@ type Execution struct {
 	QuotaWait      time.Duration          `yaml:"quota_wait" repo:"lower" validate:"min=1s,max=720h" doc:"How long a run waits for a provider's usage limit to reset if the provider does not specify a time and no other provider can take over. A person can choose not to wait."`
 	ApprovePlan    bool                   `yaml:"approve_plan" repo:"stricter" doc:"Require a person's approval of each plan before it is built."`
 	ApproveRelease bool                   `yaml:"approve_release" repo:"stricter" doc:"Require a person's approval of each release."`
+}
+
+// Pictures limits the pictures that models get.
+type Pictures struct {
+	Max     int  `yaml:"max" validate:"min=0,max=20" doc:"Maximum number of pictures of a goal. 0: none are accepted."`
+	MaxSize Size `yaml:"max_size" validate:"min=1024,max=20971520" doc:"Maximum size of one picture. Providers have limits of their own, often 5 MiB."`
+	Repair  int  `yaml:"repair" repo:"lower" validate:"min=0,max=20" doc:"Maximum number of screenshots of failed tests that the Repair agent gets, if its model can see pictures. 0: none."`
 }
 
 // AgentLimits limit the errors of an agent.

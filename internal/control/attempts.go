@@ -76,6 +76,10 @@ func (r *Runs) createAttempts(ctx context.Context, c Creation, count int, goal s
 	if len(models) == 0 && c.Model == "" {
 		models = from.cfg.Execution.Attempts.Models
 	}
+	pictures, err := r.storePictures(ctx, c.Pictures)
+	if err != nil {
+		return err
+	}
 	n := attempts.New{Tenant: store.DefaultTenant}
 	for i := range count {
 		one := c
@@ -86,6 +90,7 @@ func (r *Runs) createAttempts(ctx context.Context, c Creation, count int, goal s
 		if err != nil {
 			return err
 		}
+		run.Settings.Pictures = pictures
 		run.GoalTitle, run.GoalDescription, run.RequestDigest = goal.GoalTitle, goal.GoalDescription, goal.RequestDigest
 		if i > 0 {
 			run.IdempotencyKey = ""

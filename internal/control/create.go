@@ -49,6 +49,7 @@ type Creation struct {
 	Remote         string            // remote to push to: a name or a URL; empty with Push: origin
 	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
 	Key            string            // idempotency key: requests with the same key create only one run
+	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 
 	Attempts      int                   `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
 	AttemptModels []string              `json:",omitempty"` // models of the attempts in their order, as provider/model, repeated if there are fewer; empty: as configured
@@ -114,6 +115,9 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 		return out, err
 	}
 	prepared.GoalTitle, prepared.GoalDescription, prepared.RequestDigest = title, description, digest
+	if prepared.Settings.Pictures, err = r.storePictures(ctx, c.Pictures); err != nil {
+		return out, err
+	}
 	if out.Run, out.Fresh, err = r.Store.CreateRun(ctx, prepared); err != nil {
 		return out, err
 	}

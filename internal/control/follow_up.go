@@ -31,6 +31,7 @@ type FollowUp struct {
 	ApproveRelease bool              // a person approves the release
 	Settings       map[string]string // configuration settings for this run only, by dotted key; those of the finished run are not repeated
 	Key            string            // idempotency key: requests with the same key create only one run
+	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 }
 
 // Check returns the errors that can be found without access to other systems.
@@ -91,6 +92,9 @@ func (r *Runs) FollowUp(ctx context.Context, f FollowUp) (Created, error) {
 	prepared.GoalTitle, prepared.GoalDescription, prepared.RequestDigest = title, description, digest
 	prepared.Settings.FollowUp, prepared.EarlierWork = chain, work
 	prepared.Settings.Repo.Branch = chain.Branch
+	if prepared.Settings.Pictures, err = r.storePictures(ctx, f.Pictures); err != nil {
+		return out, err
+	}
 	prepared.Settings.Cache = nil // the responses of the earlier run do not know its work
 	if out.Run, out.Fresh, err = r.Store.CreateRun(ctx, prepared); err != nil {
 		return out, err

@@ -31,10 +31,12 @@ type Message struct {
 	Images []Image `json:"images,omitempty"`
 }
 
-// Image is a picture for models with CapabilityVision.
+// Image is a picture for models with CapabilityVision. In a transcript it is a reference, with a digest
+// and without data; requests have the data.
 type Image struct {
 	MediaType string `json:"media_type"` // image/png, image/jpeg, image/gif or image/webp
-	Data      []byte `json:"data"`
+	Data      []byte `json:"data,omitempty"`
+	Digest    string `json:"digest,omitempty"` // of the data in the artifact store
 }
 
 // Reasoning is what a model thought before its turn, in the form of its provider's API, which may be

@@ -57,6 +57,8 @@ type RepairTask struct {
 	GoalTitle       string
 	GoalDescription string
 	EarlierWork     []Excerpt // of the runs before on the branch; nil if the run makes its own
+	GoalPictures    []string  // names of the goal's pictures
+	Pictures        []string  // names of screenshots of failed tests, which come after those of the goal
 	PlanSummary     string
 	Step            contract.Step // of the plan, if the Repair agent continues its work; no id: none
 	Phase           contract.Phase

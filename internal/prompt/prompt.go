@@ -13,6 +13,7 @@ import (
 	"text/template"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/model"
 )
 
 //go:embed templates/*.tmpl
@@ -31,6 +32,8 @@ type Prompt struct {
 	Version string // planner@1a2b3c4d5e6f
 	System  string
 	Task    string
+	// Pictures come with the task, as references to the artifact store.
+	Pictures []model.Image
 }
 
 // Excerpt is the beginning of a file, included in a prompt.
@@ -44,6 +47,7 @@ type PlannerTask struct {
 	GoalTitle       string
 	GoalDescription string
 	EarlierWork     []Excerpt // of the runs before on the branch; nil if the run makes its own
+	Pictures        []string  // names of the goal's pictures
 	Consensus       string    // of a deliberation about the goal; empty if there was none
 	Lessons         Lessons
 	Project         *Project // nil if nothing is known
@@ -64,6 +68,7 @@ type BuilderTask struct {
 	GoalTitle       string
 	GoalDescription string
 	EarlierWork     []Excerpt // of the runs before on the branch; nil if the run makes its own
+	Pictures        []string  // names of the goal's pictures
 	PlanSummary     string
 	Notes           []Note // of the planner
 	Lessons         Lessons
@@ -145,7 +150,7 @@ func render(name string, task any) (Prompt, error) {
 // versionOf returns the version of a prompt's templates.
 func versionOf(name string) (string, error) {
 	hash := sha256.New()
-	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl", "notes.md.tmpl", "repository.md.tmpl", "earlier_work.md.tmpl"} {
+	for _, file := range []string{name + ".md.tmpl", name + "_task.md.tmpl", "lessons.md.tmpl", "agreement.md.tmpl", "project.md.tmpl", "notes.md.tmpl", "repository.md.tmpl", "earlier_work.md.tmpl", "pictures.md.tmpl"} {
 		text, err := files.ReadFile("templates/" + file)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt template %s: %w", file, err)

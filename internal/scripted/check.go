@@ -116,6 +116,10 @@ func (c *checker) when(key string, d *whenDoc) when {
 		n := int(c.whole(key+".turn", d.Turn, 1))
 		w.turn = &n
 	}
+	if d.Pictures != nil {
+		n := int(c.whole(key+".pictures", d.Pictures, 0))
+		w.pictures = &n
+	}
 	return w
 }
 

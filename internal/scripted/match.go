@@ -5,7 +5,7 @@ package scripted
 func (w *when) matches(r *chatRequest) bool {
 	c := &r.caller
 	return is(w.agent, c.agent) && is(w.phase, plainPhase(c.phase)) && is(w.step, c.step) &&
-		is(w.attempt, c.attempt) && is(w.turn, c.turn) && is(w.model, r.Model) &&
+		is(w.attempt, c.attempt) && is(w.turn, c.turn) && is(w.model, r.Model) && is(w.pictures, r.pictures) &&
 		(w.contains == nil || r.contains(*w.contains))
 }
 

@@ -43,6 +43,7 @@ type whenDoc struct {
 	Turn     any     `yaml:"turn"`
 	Contains *string `yaml:"contains"`
 	Model    *string `yaml:"model"`
+	Pictures any     `yaml:"pictures"`
 }
 
 type replyDoc struct {

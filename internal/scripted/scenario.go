@@ -38,7 +38,7 @@ type rule struct {
 // when has the conditions of a rule. A nil field matches every request.
 type when struct {
 	agent, phase, step, contains, model *string
-	attempt, turn                       *int
+	attempt, turn, pictures             *int
 }
 
 // reply is the model's response.

@@ -409,6 +409,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 		},
 		Planner:          planner(e.Planner),
 		FinishRefusals:   finishRefusals(e.Step),
+		RepairPictures:   e.Pictures.Repair,
 		Agents:           contract.AgentLimits{Errors: e.Agent.Errors, Repeats: e.Agent.Repeats, Violations: e.Agent.Violations},
 		RunBudget:        runBudget(cfg),
 		StableRetests:    e.StableRetests,

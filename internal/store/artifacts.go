@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
@@ -15,6 +16,18 @@ func (s *Store) AddArtifacts(ctx context.Context, runID int64, artifacts []contr
 	if len(artifacts) == 0 {
 		return nil
 	}
+	doc, err := artifactRows(artifacts)
+	if err != nil {
+		return err
+	}
+	q, batch := newBatch(s.pool)
+	batch.queue(q.LockRun(ctx, runID))
+	_, err = q.AddArtifacts(ctx, db.AddArtifactsParams{RunID: runID, Artifacts: doc, EventType: string(contract.EventArtifactAdded)})
+	return dberr.OfRun(err, runID, "store artifacts of run %d", runID)
+}
+
+// artifactRows encodes artifacts for the query AddArtifacts.
+func artifactRows(artifacts []contract.Artifact) (json.RawMessage, error) {
 	type row struct {
 		ExecutionID *int64                `json:"execution_id"`
 		Name        string                `json:"name"`
@@ -30,14 +43,7 @@ func (s *Store) AddArtifacts(ctx context.Context, runID int64, artifacts []contr
 			rows[i].ExecutionID = &a.ExecutionID
 		}
 	}
-	doc, err := rowconv.Encode(rows)
-	if err != nil {
-		return err
-	}
-	q, batch := newBatch(s.pool)
-	batch.queue(q.LockRun(ctx, runID))
-	_, err = q.AddArtifacts(ctx, db.AddArtifactsParams{RunID: runID, Artifacts: doc, EventType: string(contract.EventArtifactAdded)})
-	return dberr.OfRun(err, runID, "store artifacts of run %d", runID)
+	return rowconv.Encode(rows)
 }
 
 // Artifacts returns the artifacts of a run in the order in which they were added.

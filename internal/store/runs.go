@@ -131,14 +131,22 @@ func (s *Store) CreateRunIn(ctx context.Context, tx pgx.Tx, n NewRun) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	row, err := db.New(tx).CreateRun(ctx, params)
-	return row.ID, err
+	return createIn(ctx, db.New(tx), n, params)
+}
+
+// createIn stores a run and the pictures of its goal, as part of a transaction.
+func createIn(ctx context.Context, q *db.Queries, n NewRun, params db.CreateRunParams) (int64, error) {
+	row, err := q.CreateRun(ctx, params)
+	if err != nil {
+		return 0, err
+	}
+	return row.ID, addPictures(ctx, q, row.ID, n.Settings.Pictures)
 }
 
 // insertRun inserts a run and returns its id, or pgx.ErrNoRows, as the query CreateRun does.
 func (s *Store) insertRun(ctx context.Context, n NewRun, params db.CreateRunParams) (id int64, err error) {
-	f := n.Settings.FollowUp
-	if f == nil {
+	f, pictures := n.Settings.FollowUp, n.Settings.Pictures
+	if f == nil && len(pictures) == 0 {
 		row, err := s.q.CreateRun(ctx, params)
 		return row.ID, err
 	}
@@ -148,17 +156,34 @@ func (s *Store) insertRun(ctx context.Context, n NewRun, params db.CreateRunPara
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		q := s.q.WithTx(tx)
-		if err := claimBranch(ctx, q, params, f.Branch); err != nil {
+		if f != nil {
+			if err := claimBranch(ctx, q, params, f.Branch); err != nil {
+				return err
+			}
+		}
+		if id, err = createIn(ctx, q, n, params); err != nil || f == nil {
 			return err
 		}
-		row, err := q.CreateRun(ctx, params)
-		if err != nil {
-			return err
-		}
-		id = row.ID
 		return q.AddFollowUp(ctx, db.AddFollowUpParams{RunID: id, OfRun: f.RunID, Repo: params.Repo, Branch: f.Branch, Work: work})
 	})
 	return id, err
+}
+
+// addPictures lists the pictures of a new run's goal among its files, so that retention keeps them.
+func addPictures(ctx context.Context, q *db.Queries, run int64, pictures []contract.Picture) error {
+	if len(pictures) == 0 {
+		return nil
+	}
+	files := make([]contract.Artifact, len(pictures))
+	for i, p := range pictures {
+		files[i] = contract.Artifact{Name: p.ArtifactName(i), Type: contract.ArtifactFile, Size: p.Size, Digest: p.Digest}
+	}
+	doc, err := artifactRows(files)
+	if err != nil {
+		return err
+	}
+	_, err = q.AddArtifacts(ctx, db.AddArtifactsParams{RunID: run, Artifacts: doc, EventType: string(contract.EventArtifactAdded)})
+	return err
 }
 
 // claimBranch waits until no other run is being created on a branch, and returns an error if one may

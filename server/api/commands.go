@@ -207,7 +207,7 @@ func (s *Server) followUp(ctx context.Context, in *struct {
 	b := in.Body
 	made, err := s.Runs.FollowUp(ctx, control.FollowUp{
 		RunID: in.ID, Goal: b.Goal, Description: b.Description, Model: b.Model, Effort: b.Effort, PlanBy: b.PlanBy,
-		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Settings: b.Settings, Key: in.id("follow-up", in.ID),
+		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Settings: b.Settings, Pictures: b.Pictures, Key: in.id("follow-up", in.ID),
 	})
 	return answered(createdOf(made), err)
 }

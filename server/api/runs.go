@@ -190,7 +190,7 @@ func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.Crea
 	}
 	made, err := s.Runs.Create(ctx, control.Creation{
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Effort: b.Effort, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
-		PrepareOnly: b.PrepareOnly, Environment: b.Environment,
+		PrepareOnly: b.PrepareOnly, Environment: b.Environment, Pictures: b.Pictures,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key,
 		Attempts: b.Attempts, AttemptModels: b.AttemptModels,
 	})

@@ -21,9 +21,10 @@ import (
 // bodyTimeout is how long a client may take to send a body.
 const bodyTimeout = 10 * time.Second
 
-// LimitBody rejects requests whose body exceeds the limit in bytes.
-func LimitBody(next http.Handler, limit int64, fail Fail) http.Handler {
+// LimitBody rejects requests whose body exceeds the limit in bytes, which may depend on the request.
+func LimitBody(next http.Handler, limitOf func(*http.Request) int64, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit := limitOf(r)
 		if r.ContentLength > limit {
 			fail(w, r, tooLarge(fmt.Sprintf("The body is %d bytes long, more than the %d allowed (server.max_body).", r.ContentLength, limit)))
 			return
