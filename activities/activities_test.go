@@ -185,7 +185,12 @@ func (h *fixture) openStep() (contract.ExecutionRef, contract.Workspace) {
 	h.t.Helper()
 	opened, failure := do[contract.OpenStepResult](h, h.OpenStep, h.opening())
 	require.Nil(h.t, failure)
-	require.False(h.t, opened.Cold)
+	if opened.Cold { // an index is being made
+		in := h.opening()
+		in.LocalOnly = false
+		opened, failure = do[contract.OpenStepResult](h, h.OpenStep, in)
+		require.Nil(h.t, failure)
+	}
 	return opened.Execution, opened.Workspace
 }
 

@@ -288,7 +288,7 @@ func describeCheck(r contract.CheckResult, cases []contract.TestCase, findings [
 		fmt.Fprintf(&b, "%s fails only as it does on the base commit, which does not count: %s\n", r.Check.Name, fault.Clip(r.Message, caseBytes))
 	case r.OK:
 		fmt.Fprintf(&b, "%s passed\n", r.Check.Name)
-	case len(failing) > 0: // the message is that of the first
+	case len(failing) > 0 && failing[0].Message != "" && strings.Contains(r.Message, failing[0].Message): // described below
 		fmt.Fprintf(&b, "%s failed\n", r.Check.Name)
 	default:
 		fmt.Fprintf(&b, "%s failed: %s\n", r.Check.Name, fault.Clip(r.Message, caseBytes))
@@ -302,14 +302,14 @@ func describeCheck(r contract.CheckResult, cases []contract.TestCase, findings [
 	if len(known) > 0 && !r.KnownOnly {
 		fmt.Fprintf(&b, "Of these, %d fail on the base commit too, which does not count: %s\n", len(known), fault.Clip(strings.Join(known, ", "), caseBytes))
 	}
-	described := map[string]bool{}
+	described := map[string]bool{} // names and messages
 	more := 0
 	for _, c := range failing {
 		if b.Len() > reportBytes {
 			more++
 			continue
 		}
-		described[c.Name] = true
+		described[c.Name], described[c.Message] = c.Name != "", c.Message != ""
 		fmt.Fprintf(&b, "FAILED %s", c.Name)
 		if c.Location != "" {
 			fmt.Fprintf(&b, " at %s", c.Location)
@@ -317,7 +317,7 @@ func describeCheck(r contract.CheckResult, cases []contract.TestCase, findings [
 		fmt.Fprintf(&b, "\n%s\n", clipped(c.Message, caseBytes))
 	}
 	for _, f := range findings {
-		if f.Status == contract.FindingKnown || described[f.Rule] {
+		if f.Status == contract.FindingKnown || described[f.Rule] || described[f.Message] {
 			continue
 		}
 		if b.Len() > reportBytes {
