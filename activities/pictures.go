@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -66,11 +65,12 @@ func (a *Activities) withPictures(ctx context.Context, messages []model.Message)
 	return out, nil
 }
 
-// screenshots adds screenshots of the failed tests of an execution to a prompt, at most a number of
-// them, and returns the names of their files. Screenshots come from the code under test: those that are
-// not acceptable pictures, or too large, are left out.
-func (a *Activities) screenshots(ctx context.Context, p *prompt.RepairTask, e store.Execution, most int) ([]model.Image, error) {
-	if most <= 0 || e.Phase != contract.PhaseTester {
+// screenshots returns at most a number of screenshots of the failed tests that a heal is to fix, and
+// adds the names of their files to its prompt. Screenshots come from the code under test: those that
+// are not acceptable pictures, or too large, are left out.
+func (a *Activities) screenshots(ctx context.Context, p *prompt.RepairTask, task contract.HealTask, executions []store.Execution, most int) ([]model.Image, error) {
+	e, ok := executionWith(executions, task.Execution.ID)
+	if !ok || task.Check != 0 || most <= 0 || e.Phase != contract.PhaseTester {
 		return nil, nil
 	}
 	checks, err := a.Store.Checks(ctx, e.ID)
@@ -110,21 +110,18 @@ func (a *Activities) screenshot(ctx context.Context, f contract.Artifact) (*mode
 	if err != nil {
 		return nil, err
 	}
-	defer content.Close()
+	defer func() { _ = content.Close() }()
 	most := a.Config.Execution.Pictures.MaxSize.Int64()
 	data, err := io.ReadAll(io.LimitReader(content, most+1))
 	if err != nil {
 		return nil, err
 	}
-	kind, plain, err := picture.Check(data, most)
+	kind, _, err := picture.Check(data, most)
 	if err != nil {
-		return nil, nil //nolint:nilnil,nilerr // not worth a failed repair
+		return nil, nil //nolint:nilnil // not worth a failed repair
 	}
-	if bytes.Equal(plain, data) {
-		return &model.Image{MediaType: kind, Digest: f.Digest}, nil
-	}
-	digest, err := a.Artifacts.Put(ctx, plain)
-	return &model.Image{MediaType: kind, Digest: digest}, err
+	// The file as it is, so that its content stays as long as the files of the run.
+	return &model.Image{MediaType: kind, Digest: f.Digest}, nil
 }
 
 // ofFailed reports whether a file belongs to a check that failed, and not to one of its tests that

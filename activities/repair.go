@@ -240,11 +240,9 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 		Generation: generation, Handoff: handoff, Project: project, Repository: view.prompt(),
 		Summaries: work.summaries, Diff: work.diff, Logs: logs,
 	}
-	var shots []model.Image
-	if e, ok := executionWith(executions, task.Execution.ID); ok && task.Check == 0 {
-		if shots, err = a.screenshots(ctx, &out, e, run.Settings.RepairPictures); err != nil {
-			return prompt.Prompt{}, err
-		}
+	shots, err := a.screenshots(ctx, &out, task, executions, run.Settings.RepairPictures)
+	if err != nil {
+		return prompt.Prompt{}, err
 	}
 	p, err := prompt.Repair(out)
 	goalPictures(&p, run)
