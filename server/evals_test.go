@@ -52,7 +52,7 @@ func TestEvaluationsAreShownAndServed(t *testing.T) {
 		require.NotContains(t, w.Body.String(), "<script>alert", path)
 	}
 	_, text = b.page(t, fmt.Sprintf("/evals/%d", id))
-	for _, want := range []string{"two compared with one", "Not solved", "hidden_tests", "Pending", "task-5"} {
+	for _, want := range []string{"two compared with one", "Not solved", "hidden_tests", "Pending", "task-5", "$0.001 (estimated)"} {
 		require.Contains(t, text, want)
 	}
 	require.Equal(t, http.StatusNotFound, b.get(t, "/evals/99").Code)

@@ -387,7 +387,7 @@ func newEvalList(a *app) *cobra.Command {
 					return err
 				}
 				printList(a, "evals", list, "There are no evaluations. rgpt eval run starts one.", "EVAL\tSET\tSTATUS\tRESULTS\tSOLVED\tCOST\tSTARTED", func(w io.Writer, e evals.Summary) {
-					fmt.Fprintf(w, "%d\t%s\t%s\t%d/%d\t%d\t$%.2f\t%s ago\n", e.ID, terminal.Clean(e.Set), e.Status, e.Finished, e.Results, e.Solved, float64(e.CostMicros)/1e6, age(e.CreatedAt))
+					fmt.Fprintf(w, "%d\t%s\t%s\t%d/%d\t%d\t%s\t%s ago\n", e.ID, terminal.Clean(e.Set), e.Status, e.Finished, e.Results, e.Solved, contract.MarkEstimated(fmt.Sprintf("$%.2f", float64(e.CostMicros)/1e6), !e.CostKnown), age(e.CreatedAt))
 				})
 				return nil
 			})

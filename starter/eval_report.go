@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/eval/report"
 	"github.com/rocketgpt/orchestrator/internal/store/evals"
@@ -84,8 +85,8 @@ func (a *app) printReport(r report.Report) {
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "VARIANT\tSOLVED\tRATE (95 %)\tNOT COUNTED\tHEALED\tCOST\tPROMPT\tFRESH\tOUTPUT\tTURNS\tSECONDS\tTOTAL COST")
 	for _, v := range r.Variants {
-		fmt.Fprintf(w, "%s\t%d/%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t$%.2f\n", terminal.Clean(v.Name), v.Solved, v.Finished-v.Invalid, rate(v.Rate), v.Invalid, v.Healed,
-			dollars(v.Cost), whole(v.Prompt), whole(v.Fresh), whole(v.Output), whole(v.Turns), whole(v.Seconds), float64(v.Total.CostMicros)/1e6)
+		fmt.Fprintf(w, "%s\t%d/%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.Clean(v.Name), v.Solved, v.Finished-v.Invalid, rate(v.Rate), v.Invalid, v.Healed,
+			contract.MarkEstimated(dollars(v.Cost), !v.Total.CostKnown), whole(v.Prompt), whole(v.Fresh), whole(v.Output), whole(v.Turns), whole(v.Seconds), contract.MarkEstimated(fmt.Sprintf("$%.2f", float64(v.Total.CostMicros)/1e6), !v.Total.CostKnown))
 	}
 	_ = w.Flush()
 	fmt.Fprintln(a.out, "Cost, tokens, turns and seconds are medians per task, with 95 % intervals.")
@@ -113,8 +114,8 @@ func printResult(w io.Writer, x evals.Result) {
 	if x.RunID != 0 {
 		run = fmt.Sprintf("#%d", x.RunID)
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t$%.3f\t%d\t%d\t%d\t%d\t%d\t%.0f\t%s\n", terminal.Clean(x.Task), terminal.Clean(x.Variant), terminal.Clean(result), tests,
-		float64(x.CostMicros)/1e6, x.Prompt(), x.CachedTokens, x.OutputTokens+x.ReasoningTokens, x.Turns, x.Heals, x.Seconds, run)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\t%s\n", terminal.Clean(x.Task), terminal.Clean(x.Variant), terminal.Clean(result), tests,
+		contract.MarkEstimated(fmt.Sprintf("$%.3f", float64(x.CostMicros)/1e6), !x.CostKnown), x.Prompt(), x.CachedTokens, x.OutputTokens+x.ReasoningTokens, x.Turns, x.Heals, x.Seconds, run)
 }
 
 func (a *app) printComparison(c report.Comparison) {

@@ -92,7 +92,7 @@ func New(e evals.Eval, results []evals.Result) Report {
 func judged(r evals.Result) bool { return r.Status == evals.Done && !Invalid(r) }
 
 func summary(name string, results []evals.Result) Variant {
-	v := Variant{Name: name, Reasons: map[string]int{}}
+	v := Variant{Name: name, Reasons: map[string]int{}, Total: evals.Outcome{CostKnown: true}}
 	var counted []evals.Result
 	for _, r := range results {
 		if r.Variant != name {
@@ -127,6 +127,7 @@ func summary(name string, results []evals.Result) Variant {
 
 func add(sum *evals.Outcome, o evals.Outcome) {
 	sum.CostMicros += o.CostMicros
+	sum.CostKnown = sum.CostKnown && o.CostKnown
 	sum.FreshTokens += o.FreshTokens
 	sum.CachedTokens += o.CachedTokens
 	sum.ReasoningTokens += o.ReasoningTokens

@@ -50,6 +50,16 @@ func TestResultsThatSayNothingAboutAVariantDoNotCount(t *testing.T) {
 	require.Empty(t, r.Compared)
 }
 
+func TestACostIsKnownOnlyIfAllOfItIs(t *testing.T) {
+	t.Parallel()
+	known, unknown := result(1, "a", true, 1), result(2, "a", true, 1)
+	known.CostKnown = true
+	one := report.New(evals.Eval{Variants: []eval.Variant{{Name: "a"}}}, []evals.Result{known})
+	require.True(t, one.Variants[0].Total.CostKnown)
+	both := report.New(evals.Eval{Variants: []eval.Variant{{Name: "a"}}}, []evals.Result{known, unknown})
+	require.False(t, both.Variants[0].Total.CostKnown)
+}
+
 func TestAMedianLiesBetweenOrderStatistics(t *testing.T) {
 	t.Parallel()
 	var all []evals.Result

@@ -177,11 +177,12 @@ func (q *Queries) GetEval(ctx context.Context, id int64) (Eval, error) {
 }
 
 const listEvals = `-- name: ListEvals :many
-SELECT e.id, e.set_name, e.set_digest, e.variants, e.max_cost_micros, e.status, e.reason, e.created_by, e.created_at, e.finished_at, r.results, r.finished, r.solved, r.cost_micros
+SELECT e.id, e.set_name, e.set_digest, e.variants, e.max_cost_micros, e.status, e.reason, e.created_by, e.created_at, e.finished_at, r.results, r.finished, r.solved, r.cost_micros, r.cost_known
 FROM orchestrator_evals e
 CROSS JOIN LATERAL (
     SELECT count(*) AS results, count(*) FILTER (WHERE o.status = 'done') AS finished, count(*) FILTER (WHERE o.solved) AS solved,
-           coalesce(sum(o.cost_micros), 0)::bigint AS cost_micros
+           coalesce(sum(o.cost_micros), 0)::bigint AS cost_micros,
+           coalesce(bool_and(o.cost_known), true)::boolean AS cost_known
     FROM orchestrator_eval_results o WHERE o.eval_id = e.id
 ) r
 WHERE ($1::bigint IS NULL OR e.id < $1)
@@ -208,6 +209,7 @@ type ListEvalsRow struct {
 	Finished      int64
 	Solved        int64
 	CostMicros    int64
+	CostKnown     bool
 }
 
 // Evaluations with the numbers of their results, newest first.
@@ -235,6 +237,7 @@ func (q *Queries) ListEvals(ctx context.Context, arg ListEvalsParams) ([]ListEva
 			&i.Finished,
 			&i.Solved,
 			&i.CostMicros,
+			&i.CostKnown,
 		); err != nil {
 			return nil, err
 		}

@@ -50,6 +50,7 @@ type Summary struct {
 	Finished   int64 `json:"finished"`
 	Solved     int64 `json:"solved"`
 	CostMicros int64 `json:"cost_micros"`
+	CostKnown  bool  `json:"cost_known" doc:"false: some of the cost is of models without a known price"`
 }
 
 // Result is the outcome of one task with one variant.
@@ -185,7 +186,7 @@ func (s *Store) List(ctx context.Context, before int64, limit int) ([]Summary, e
 			ID: r.ID, SetName: r.SetName, SetDigest: r.SetDigest, Variants: r.Variants, MaxCostMicros: r.MaxCostMicros, Status: r.Status, Reason: r.Reason,
 			CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, FinishedAt: r.FinishedAt,
 		})
-		return Summary{Eval: e, Results: r.Results, Finished: r.Finished, Solved: r.Solved, CostMicros: r.CostMicros}, err
+		return Summary{Eval: e, Results: r.Results, Finished: r.Finished, Solved: r.Solved, CostMicros: r.CostMicros, CostKnown: r.CostKnown}, err
 	})
 }
 

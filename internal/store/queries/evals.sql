@@ -20,11 +20,12 @@ SELECT * FROM orchestrator_evals WHERE id = @id;
 
 -- name: ListEvals :many
 -- Evaluations with the numbers of their results, newest first.
-SELECT e.*, r.results, r.finished, r.solved, r.cost_micros
+SELECT e.*, r.results, r.finished, r.solved, r.cost_micros, r.cost_known
 FROM orchestrator_evals e
 CROSS JOIN LATERAL (
     SELECT count(*) AS results, count(*) FILTER (WHERE o.status = 'done') AS finished, count(*) FILTER (WHERE o.solved) AS solved,
-           coalesce(sum(o.cost_micros), 0)::bigint AS cost_micros
+           coalesce(sum(o.cost_micros), 0)::bigint AS cost_micros,
+           coalesce(bool_and(o.cost_known), true)::boolean AS cost_known
     FROM orchestrator_eval_results o WHERE o.eval_id = e.id
 ) r
 WHERE (sqlc.narg(before)::bigint IS NULL OR e.id < sqlc.narg(before))
