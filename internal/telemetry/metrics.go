@@ -459,6 +459,15 @@ func CountTests(s contract.TestSummary) {
 // CountChoice records a choice among several attempts at a goal.
 func CountChoice(rule string) { Choices.WithLabelValues(rule).Inc() }
 
+// ExpectChoices exports the metric of choices among attempts as 0 for each rule.
+func ExpectChoices() {
+	for _, rule := range []string{
+		contract.RuleOnly, contract.RuleFindings, contract.RuleSame, contract.RuleSize, contract.RuleJudge, contract.RuleNone, contract.RuleStopped,
+	} {
+		Choices.WithLabelValues(rule)
+	}
+}
+
 // CountHeal records the result of a heal.
 func CountHeal(h contract.HealNote) {
 	Heals.WithLabelValues(string(h.ErrorType), string(h.Action), string(h.Status)).Inc()

@@ -73,6 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	expectModelMetrics(o.Config)
 	if has(o, "run") { // the pipeline metrics count its records
 		telemetry.ExpectPipelines()
+		telemetry.ExpectChoices()
 		retention.ExpectMetrics(retention.OriginSchedule)
 	}
 	if has(o, "tester") || has(o, "builder") || has(o, "repair") { // their commands run in sandboxes

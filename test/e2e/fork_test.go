@@ -68,15 +68,26 @@ func (w *stackTests) forked(t *testing.T, old views.RunDetails, args ...string) 
 	id := w.fork(t, old.ID, args...)
 	w.end(t, id, contract.StatusDone)
 	w.untouched(t, old)
+	require.Contains(t, forksOf(w.Inspect(t, old.ID)), id, "the old run lists it")
 	run := w.Inspect(t, id)
 	require.Equal(t, contract.Branch(id), run.ReleaseBranch, "it has a branch of its own")
 	require.Equal(t, old.BaseCommit, run.BaseCommit)
 	return run
 }
 
+func forksOf(run views.RunDetails) []int64 {
+	var ids []int64
+	for _, f := range run.Lineage.Forks {
+		ids = append(ids, f.RunID)
+	}
+	return ids
+}
+
 func (w *stackTests) untouched(t *testing.T, old views.RunDetails) {
 	t.Helper()
-	require.Equal(t, old, w.Inspect(t, old.ID), "the old run is as it was")
+	now := w.Inspect(t, old.ID)
+	now.Lineage = old.Lineage // it lists its forks
+	require.Equal(t, old, now, "apart from that, the old run is as it was")
 	require.Equal(t, old.ReleaseCommit, harness.Git(t, old.Repo, "rev-parse", old.ReleaseBranch))
 }
 

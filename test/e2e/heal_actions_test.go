@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,10 +91,21 @@ func (w *stackTests) compactPlanner(t *testing.T) {
 		out := run.SelfHealEvents[i].Output()
 		require.Equal(t, want, [2]string{out.Before["context"].(string), out.After["context"].(string)})
 	}
-	sizes := w.lengths(t, run, contract.AgentPlanner)
-	require.Len(t, sizes, 3)
+	// What says something about the repository shrinks; the rest is the same, and what failed is added.
+	texts := w.conversations(t, run, contract.AgentPlanner)
+	require.Len(t, texts, 3)
+	var sizes, shown []int
+	for _, text := range texts {
+		sizes, shown = append(sizes, len(text)), append(shown, 0)
+		for _, m := range regexp.MustCompile(`(?s)<untrusted name="(?:files|map|README.md)">\n(.*?)\n</untrusted>`).FindAllStringSubmatch(text, -1) {
+			shown[len(shown)-1] += len(m[1])
+		}
+	}
+	require.Greater(t, shown[0], 4000, "%v", sizes)
 	require.LessOrEqual(t, sizes[1], sizes[0]/2, "%v", sizes)
-	require.LessOrEqual(t, sizes[2], sizes[0]/4+400, "%v: what failed is told too", sizes)
+	require.Less(t, sizes[2], sizes[1], "%v", sizes)
+	require.LessOrEqual(t, shown[1], shown[0]/2, "%v", shown)
+	require.LessOrEqual(t, shown[2], shown[0]/4, "%v", shown)
 }
 
 func (w *stackTests) compactStep(t *testing.T) {
