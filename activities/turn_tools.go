@@ -17,7 +17,8 @@ const turnToolsTime = 10 * time.Second
 // callShortTools carries out the tool calls of a turn, in order, up to the first that may take long or
 // whose repository is not on this host. Each result is stored under its call's key before the next one
 // begins, so a repeated activity finds those of an earlier attempt. A call that fails for a reason of
-// the host's is left to the workflow with those after it, and so are all calls once ctx ends.
+// the host's is left to the workflow with those after it, and so are all calls once ctx ends or the run
+// is paused: the workflow waits until it goes on.
 func (a *Activities) callShortTools(ctx context.Context, in contract.ThinkInput, turn contract.ThinkResult) []contract.DoneCall {
 	ctx, cancel := context.WithTimeout(ctx, turnToolsTime)
 	defer cancel()
@@ -25,6 +26,9 @@ func (a *Activities) callShortTools(ctx context.Context, in contract.ThinkInput,
 	at := in.Tools.Workspace
 	var done []contract.DoneCall
 	for calls := shortCalls(turn.Calls, apart); len(calls) > 0; {
+		if status, err := a.Store.RunStatus(ctx, in.Execution.RunID); err != nil || status == contract.StatusPaused {
+			break
+		}
 		group := calls[:contract.SideBySide(calls)]
 		outcomes, ok := a.callTogether(ctx, in, at, group)
 		done = append(done, outcomes...)

@@ -338,6 +338,12 @@ func (s *Store) Run(ctx context.Context, id int64) (Run, error) {
 	return runOf(row)
 }
 
+// RunStatus returns the status of a run, or ErrNotFound. It is cheaper than Run.
+func (s *Store) RunStatus(ctx context.Context, id int64) (contract.Status, error) {
+	status, err := s.q.RunStatus(ctx, id)
+	return contract.Status(status), dberr.OfRun(err, id, "read the status of run %d", id)
+}
+
 // ListRuns returns runs, newest first. For the next page, set Filter.Before to the Cursor of the
 // last one; runs created in between do not matter.
 func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {

@@ -703,6 +703,17 @@ func (q *Queries) RunOutputs(ctx context.Context, id int64) (RunOutputsRow, erro
 	return i, err
 }
 
+const runStatus = `-- name: RunStatus :one
+SELECT status FROM orchestrator_runs WHERE id = $1
+`
+
+func (q *Queries) RunStatus(ctx context.Context, id int64) (string, error) {
+	row := q.db.QueryRow(ctx, runStatus, id)
+	var status string
+	err := row.Scan(&status)
+	return status, err
+}
+
 const savePlan = `-- name: SavePlan :one
 INSERT INTO orchestrator_plans (run_id, execution_id, author, plan)
 VALUES ($1, $2, $3, $4)

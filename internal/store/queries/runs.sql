@@ -76,6 +76,9 @@ WHERE workflow_started_at IS NULL AND status = 'pending' AND kind = 'run' AND qu
 ORDER BY created_at
 LIMIT @most::int;
 
+-- name: RunStatus :one
+SELECT status FROM orchestrator_runs WHERE id = @id;
+
 -- name: GetRun :one
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
