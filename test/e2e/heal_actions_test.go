@@ -135,16 +135,6 @@ func (w *stackTests) compactStep(t *testing.T) {
 	require.Equal(t, []int64{1, 3}, requests, "the third attempt needed one call")
 }
 
-// lengths returns how long the conversations of an agent were, by attempt.
-func (w *stackTests) lengths(t *testing.T, run views.RunDetails, agent contract.Agent) []int {
-	t.Helper()
-	var sizes []int
-	for _, text := range w.conversations(t, run, agent) {
-		sizes = append(sizes, len(text))
-	}
-	return sizes
-}
-
 // conversations returns what an agent's attempts were told and said.
 func (w *stackTests) conversations(t *testing.T, run views.RunDetails, agent contract.Agent) []string {
 	t.Helper()
