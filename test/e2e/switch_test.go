@@ -74,6 +74,11 @@ func TestASwitchedModelMakesTheNextCallThoughTheWorkerDiesInBetween(t *testing.T
 		way.do(t, way.id)
 	}
 	w.Kill(t, devstack.RoleWorker)
+	// Those that outlive it would be taken for the ones that begin again.
+	harness.Await(t, "the commands of the dead worker to be gone", longest, func() (bool, string) {
+		left := harness.KillRunning("sleep", endlessly())
+		return left == 0, fmt.Sprint(left)
+	})
 	for _, e := range w.Requests(t) {
 		require.Equal(t, "first", e.Model, "the worker died before the next call: %v", e)
 	}
