@@ -35,7 +35,7 @@ type injection struct {
 	notes   []contract.Note   // of the plan
 	calls   []string          // of the first turn, whose results are hostile
 	prepare func(h *fixture)
-	person  string // who wrote it in a message, which is no data: it may stand outside of fences
+	person  string // author of a message; messages are instructions, so they are not fenced
 	absent  bool   // it does not reach the model at all
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // goneNote takes the place of a picture whose content is not stored any more.
-const goneNote = "[a picture is left out, because its file is no longer stored]"
+const goneNote = "[picture omitted: its file has been deleted]"
 
 // goalPictures adds the pictures of a run's goal to the opening of an agent's conversation. Only
 // references are stored; see withPictures.

@@ -63,7 +63,7 @@ func TestTheRepairAgentGetsScreenshotsOfFailedChecksAfterThePicturesOfTheGoal(t 
 
 func TestAPictureThatIsNoLongerStoredBecomesANote(t *testing.T) {
 	t.Parallel()
-	h := newFixture(t, `  - {when: {contains: "no longer stored", pictures: 0}, reply: {tool_calls: [{name: finish, arguments: {summary: s}}]}}`+"\n")
+	h := newFixture(t, `  - {when: {contains: "its file has been deleted", pictures: 0}, reply: {tool_calls: [{name: finish, arguments: {summary: s}}]}}`+"\n")
 	h.run.Settings.Models[contract.AgentBuilder] = contract.ModelChoice{Provider: "scripted", Model: "seeing"}
 	digest, _ := h.pictureFile(1)
 	h.run.Settings.Pictures = []contract.Picture{{Name: "mock.png", MediaType: "image/png", Size: 1, Digest: digest}}

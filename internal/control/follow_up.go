@@ -137,7 +137,7 @@ func followable(run store.Run) error {
 	case run.Status != contract.StatusDone:
 		return refused("run %d is %s, so its work is not complete; resume it (rgpt run resume %[1]d), replay it (rgpt run replay %[1]d) or start a new run from one of its steps (rgpt run fork %[1]d)", run.ID, run.Status)
 	case run.ReleaseCommit == "":
-		return refused("run %d released nothing, so there is no branch to continue; start a new run: rgpt run create", run.ID)
+		return refused("run %d released nothing, so it has no branch to continue; start a new run (rgpt run create)", run.ID)
 	}
 	return nil
 }

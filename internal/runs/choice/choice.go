@@ -15,7 +15,7 @@ import (
 // still count as equally large: for small changes, a share of their lines says nothing.
 const EqualLines = 5
 
-// Candidate is an attempt that has passed its verification. Attempts that have not are no candidates.
+// Candidate is an attempt that has passed its verification. Only such attempts can be chosen.
 type Candidate struct {
 	Number int
 	RunID  int64

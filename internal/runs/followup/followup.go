@@ -259,7 +259,7 @@ func change(ctx context.Context, st *store.Store, files *artifact.Store, run int
 		}
 		content, err := files.Section(ctx, a.Digest, a.Size)
 		if errors.Is(err, artifact.ErrNotFound) {
-			return "", "its patch is no longer stored", nil
+			return "", "its patch has been deleted", nil
 		}
 		if err != nil {
 			return "", "", err
