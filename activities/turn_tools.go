@@ -2,9 +2,8 @@ package activities
 
 import (
 	"context"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -59,16 +58,15 @@ func shortCalls(calls []contract.ToolCallRef, finishApart bool) []contract.ToolC
 // before the first that could not be carried out, and whether that was all of them.
 func (a *Activities) callTogether(ctx context.Context, in contract.ThinkInput, at contract.Workspace, calls []contract.ToolCallRef) (done []contract.DoneCall, all bool) {
 	outcomes, errs := make([]contract.ToolOutcome, len(calls)), make([]error, len(calls))
-	var g errgroup.Group
+	var running sync.WaitGroup
 	for i, c := range calls {
-		g.Go(func() error {
+		running.Go(func() {
 			outcomes[i], errs[i] = a.CallTool(ctx, contract.ToolInput{
 				LocalOnly: true, Execution: in.Execution, Turn: in.Turn, Index: c.Index, Workspace: at, From: in.Tools.From, Timeout: in.Tools.Timeout,
 			})
-			return nil
 		})
 	}
-	_ = g.Wait() // each error is in errs
+	running.Wait()
 	for i, c := range calls {
 		if errs[i] != nil || outcomes[i].Cold {
 			if errs[i] != nil && ctx.Err() == nil {
