@@ -111,6 +111,8 @@ func (r *Runs) BrainStats(ctx context.Context) (BrainStats, error) {
 	if err != nil {
 		return BrainStats{}, err
 	}
+	// Read before the sizes: what an ended indexing wrote is then in them.
+	indexings := r.indexings()
 	stats, err := b.Stats(ctx)
-	return BrainStats{Stats: stats, Indexing: r.indexings()}, err
+	return BrainStats{Stats: stats, Indexing: indexings}, err
 }
