@@ -77,18 +77,23 @@ func (m *Manager) ReadBlobs(ctx context.Context, ws contract.Workspace, ids []st
 func (r *mirror) readBlobs(ctx context.Context, ids []string, most int64, f func(i int, content []byte) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	requests, toGit := io.Pipe()
+	// A file, which git reads itself: os/exec would wait for a reader of another kind even after git
+	// has exited.
+	requests, toGit, err := os.Pipe()
+	if err != nil {
+		return localFault(err, "could not read the files of a workspace")
+	}
 	fromGit, answers := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
 		_, err := r.run(ctx, call{args: []string{"cat-file", "--batch-command", "--buffer"}, stdin: requests, stdout: answers})
 		answers.CloseWithError(errors.Join(err, io.ErrUnexpectedEOF))
-		requests.CloseWithError(io.ErrClosedPipe)
+		_ = requests.Close() // so that no request waits for a git that has exited
 		done <- err
 	}()
 	reader := blobReader{to: toGit, from: bufio.NewReaderSize(fromGit, 64<<10)}
-	err := reader.read(ids, most, f)
-	_ = toGit.Close() // never fails
+	err = reader.read(ids, most, f)
+	_ = toGit.Close() // git reads what was written
 	if err != nil {
 		stop()
 		fromGit.CloseWithError(io.ErrClosedPipe)

@@ -1,9 +1,11 @@
 package workspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/await"
 )
 
 func TestATreeIsListedWithItsBlobs(t *testing.T) {
@@ -124,4 +127,40 @@ func TestAShallowHistoryDoesNotSeemToAddAllFiles(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, 3, n)
+}
+
+func TestReadingEndsWhenGitDoes(t *testing.T) {
+	t.Parallel()
+	git, err := exec.LookPath("git")
+	require.NoError(t, err)
+	for name, reads := range map[string]string{"by itself": "read line; exit 3", "because it is stopped": "echo > $0.asked; exec sleep 1000"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := filepath.Join(t.TempDir(), "git")
+			script := "#!/bin/sh\nfor a; do if [ \"$a\" = --batch-command ]; then " + reads + "; fi; done\nexec " + git + " \"$@\"\n"
+			require.NoError(t, os.WriteFile(program, []byte(script), 0o755)) //nolint:gosec // it is executed
+			m := newManager(t, func(o *Options) { o.Git = program })
+			_, ws := start(t, m, newRepo(t, map[string]string{"a": "a"}))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			read := make(chan error, 1)
+			go func() {
+				read <- m.ReadBlobs(ctx, ws, []string{strings.Repeat("0", 40)}, 999, func(int, []byte) error { return nil })
+			}()
+			if strings.Contains(reads, "asked") {
+				await.Until(t, "git is asked", func() bool { _, err := os.Stat(program + ".asked"); return err == nil })
+				cancel()
+			}
+			var failed error
+			await.Until(t, "reading ends", func() bool {
+				select {
+				case failed = <-read:
+					return true
+				default:
+					return false
+				}
+			})
+			require.Error(t, failed)
+		})
+	}
 }
