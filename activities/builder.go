@@ -42,8 +42,27 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 	}
 	if resumes(in.Resume, out.Workspace) {
 		out.At = in.Resume.At.Of(out.Workspace)
+	} else if out.Planned, err = a.openEdits(ctx, out.Execution, in, out.Workspace); err != nil {
+		return out, err
 	}
 	return out, a.open(ctx, out.Execution, p)
+}
+
+// openEdits stores the edits of a step's plan as its first turn, and reports whether there are any. They
+// are for the base commit, so a step that starts from something else does not begin with them. Neither
+// does one that is carried out again with the same plan: then the agent is to make the change.
+func (a *Activities) openEdits(ctx context.Context, e contract.ExecutionRef, in contract.OpenStepInput, start contract.Workspace) (bool, error) {
+	if in.Heal != nil || in.Setup != nil || start.Patch != "" {
+		return false, nil
+	}
+	plan, err := a.Store.PlanByID(ctx, e.RunID, in.PlanID)
+	if err != nil || len(plan.Edits) == 0 {
+		return false, err
+	}
+	if taken, err := a.Store.TakeEdits(ctx, e.RunID, in.PlanID, e.ID); err != nil || !taken {
+		return false, err
+	}
+	return true, a.openPlanned(ctx, e, plan)
 }
 
 // resumeFrom opens the conversation of an execution with a copy of an earlier one up to a turn, and

@@ -36,10 +36,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	if in.Brief != nil {
 		return a.deliberate(ctx, in)
 	}
-	answer, err := a.ask(ctx, question{
-		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
-		compacts: true, fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
-	})
+	answer, err := a.turnOf(ctx, in)
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model sees the problem and may fix it; the workflow counts the attempts.
 		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message}, nil
@@ -73,6 +70,17 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 		out.Done = a.callShortTools(ctx, in, out)
 	}
 	return out, nil
+}
+
+// turnOf returns the response of a turn: the plan's, or the model's.
+func (a *Activities) turnOf(ctx context.Context, in contract.ThinkInput) (model.Response, error) {
+	if in.Planned {
+		return a.planned(ctx, in.Execution.ID)
+	}
+	return a.ask(ctx, question{
+		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
+		compacts: true, fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
+	})
 }
 
 // summaryOf returns the model's summary when it finishes, shortened.

@@ -46,8 +46,11 @@ var (
 // pathPart is a part of a path that is neither . nor .. and not empty.
 const pathPart = `([^/\\.][^/\\]*|\.[^/\\.][^/\\]*|\.\.[^/\\]+)`
 
-// planningTools are the tools of the planner. All of them only read.
-var planningTools = tool.ForPlanning()
+// The tools of the planner. All of them only read.
+var (
+	planningTools = tool.ForPlanning(false)
+	editingTools  = tool.ForPlanning(true) // if its plan may contain edits
+)
 
 // openingMessages is the number of messages with which a conversation begins: the role and the task.
 const openingMessages = 2
@@ -210,8 +213,10 @@ func (p *planTurn) readDraft(ctx context.Context) (*contract.Plan, error) {
 		return nil, fmt.Errorf("read the stored response of execution %d, turn %d: %w", p.in.Execution.ID, p.state.Draft, err)
 	}
 	for _, c := range answer.ToolCalls {
-		var plan contract.Plan
-		if c.Name == tool.SubmitPlan && json.Unmarshal([]byte(c.Arguments), &plan) == nil && verdict.Plan(plan) == nil {
+		if c.Name != tool.SubmitPlan {
+			continue
+		}
+		if plan, err := planning.Submitted(c.Arguments); err == nil && verdict.Plan(plan) == nil {
 			return &plan, nil
 		}
 	}
@@ -388,7 +393,7 @@ func (p *planTurn) question() (question, error) {
 	if q.left, err = p.left(); err != nil {
 		return q, err
 	}
-	q.tools = slices.DeleteFunc(planningTools.Definitions(), func(d tool.Definition) bool {
+	q.tools = slices.DeleteFunc(p.tools().Definitions(), func(d tool.Definition) bool {
 		return d.Name == tool.AskPerson && p.in.Planner.QuestionWait <= 0 || d.Name == tool.AskBrain && p.Brain == nil
 	})
 	asPlan := q.usable
@@ -407,6 +412,37 @@ func (p *planTurn) usableCalls(r model.Response) bool {
 		_, known := planningTools.Definition(c.Name)
 		return !known
 	})
+}
+
+// tools returns the planner's tools.
+func (p *planTurn) tools() *tool.Set {
+	if p.mostEdits() > 0 {
+		return editingTools
+	}
+	return planningTools
+}
+
+// mostEdits returns the maximum size of the edits of the plan.
+func (p *planTurn) mostEdits() int {
+	if p.in.Planner == nil {
+		return 0
+	}
+	return p.in.Planner.EditBytes
+}
+
+// acceptable returns why a plan cannot be accepted, or "".
+func (p *planTurn) acceptable(plan contract.Plan) string {
+	if wrong := verdict.Plan(plan); wrong != nil {
+		return fault.Of(wrong).Message
+	}
+	if size, most := plan.EditBytes(), p.mostEdits(); size > most {
+		return fmt.Sprintf("its edits take up %d bytes, more than the %d allowed; submit it without edits, and the agent of the step makes the change", size, most)
+	}
+	hidden := func(e contract.Edit) bool { return strings.Contains(e.OldText+e.NewText, telemetry.Redacted) }
+	if slices.ContainsFunc(plan.Edits, hidden) && !strings.Contains(p.run.GoalTitle+p.run.GoalDescription, telemetry.Redacted) {
+		return "an edit contains " + telemetry.Redacted + ", which stands for text that you cannot see; submit the plan without edits"
+	}
+	return ""
 }
 
 // left returns what the planner's budgets have left, nil if they are unlimited.
@@ -536,13 +572,8 @@ func (c *planCalls) result(ctx context.Context, in contract.ToolInput, call mode
 	}
 	var err error
 	env.Planning = &tool.Planning{
-		Ask: func(q tool.PersonQuestion) string { return c.mayAsk(contract.PlannerQuestion(q)) },
-		Submit: func(p contract.Plan) string {
-			if wrong := verdict.Plan(p); wrong != nil {
-				return fault.Of(wrong).Message
-			}
-			return ""
-		},
+		Ask:    func(q tool.PersonQuestion) string { return c.mayAsk(contract.PlannerQuestion(q)) },
+		Submit: c.acceptable,
 		Baseline: func(q tool.BaselineQuery) string {
 			var text string
 			text, err = c.baselineText(ctx, q, env.Limits.AnswerBytes)
@@ -550,12 +581,12 @@ func (c *planCalls) result(ctx context.Context, in contract.ToolInput, call mode
 		},
 	}
 	switch _, known := planningTools.Definition(call.Name); {
-	case !known || call.Name == tool.SubmitPlan || call.Name == tool.AskPerson:
-	case c.last():
+	case !known || call.Name == tool.AskPerson:
+	case call.Name != tool.SubmitPlan && c.last():
 		return tool.Result{Text: "Not carried out: this was the last turn."}, nil
-	case c.state.ReadBytes >= c.readLimit():
+	case call.Name != tool.SubmitPlan && c.state.ReadBytes >= c.readLimit():
 		return tool.Result{Text: "Not carried out: you have read as much as fits beside your plan. Submit the plan now."}, nil
-	case c.dir == nil:
+	case c.dir == nil && (call.Name != tool.SubmitPlan || c.mostEdits() > 0):
 		if c.dir, err = c.Workspaces.View(ctx, in.Workspace, fmt.Sprintf("%d/source", in.Execution.RunID)); err != nil {
 			return tool.Result{}, err
 		}
@@ -563,7 +594,7 @@ func (c *planCalls) result(ctx context.Context, in contract.ToolInput, call mode
 	if c.dir != nil {
 		env.Root = c.dir.Path()
 	}
-	result, called := planningTools.Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
+	result, called := c.tools().Call(ctx, env, call.Name, json.RawMessage(call.Arguments))
 	result.Text = telemetry.Redact(result.Text)
 	return result, errors.Join(err, called)
 }
@@ -586,8 +617,7 @@ func (c *planCalls) taken(call model.ToolCall, out contract.ToolOutcome, message
 			c.refused = shown.Text
 			return nil, nil //nolint:nilnil // the model can correct it
 		}
-		var plan contract.Plan
-		err := json.Unmarshal([]byte(call.Arguments), &plan)
+		plan, err := planning.Submitted(call.Arguments)
 		return &plan, err
 	}
 	c.state.ReadBytes += len(shown.Text)

@@ -61,13 +61,9 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 
 // toolCall reads a call from the model's response.
 func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model.ToolCall, error) {
-	raw, err := a.Store.Answer(ctx, in.Execution.ID, in.Turn)
+	answer, err := a.responseOf(ctx, in.Execution.ID, in.Turn)
 	if err != nil {
 		return model.ToolCall{}, err
-	}
-	var answer stored
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return model.ToolCall{}, fmt.Errorf("read the stored response of execution %d, turn %d: %w", in.Execution.ID, in.Turn, err)
 	}
 	if in.Index >= len(answer.ToolCalls) {
 		return model.ToolCall{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,

@@ -130,6 +130,8 @@ type LoopState struct {
 	Refused     int    `json:"refused,omitempty"`
 	RefusedTree string `json:"refused_tree,omitempty"`
 	HeldTree    string `json:"held_tree,omitempty"` // the files with which it wanted to finish beside a failed call
+
+	Planned bool `json:"planned,omitempty"` // the plan contains the first turn, which needs no model call
 }
 
 // StepResult is the result of a step's workflow. A failed step is a result with a failure, not an
@@ -168,7 +170,8 @@ type OpenStepResult struct {
 	Workspace Workspace    `json:"workspace"`
 	Prompt    string       `json:"prompt"` // version of the prompt
 	Conflict  *Conflict    `json:"conflict,omitempty"`
-	At        Workspace    `json:"at,omitzero"` // where a resumed step continues; Workspace is where it began
+	At        Workspace    `json:"at,omitzero"`       // where a resumed step continues; Workspace is where it began
+	Planned   bool         `json:"planned,omitempty"` // the plan contains the first turn, which needs no model call
 }
 
 // IntegrateInput is the input for merging all changes, in order.
@@ -202,6 +205,7 @@ type ThinkInput struct {
 	Brief     *Brief        `json:"brief,omitempty"`     // set for a member of a deliberation: it has moves instead of tools
 	Fallbacks []ModelChoice `json:"fallbacks,omitempty"` // models to use while Model is out, in order
 	Tools     *TurnTools    `json:"tools,omitempty"`     // nil: its tool calls are left to the workflow
+	Planned   bool          `json:"planned,omitempty"`   // the plan contains this turn: no model is asked
 }
 
 // TurnTools is the input for the short tool calls of a turn, which its model call's activity carries

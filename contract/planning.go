@@ -17,6 +17,8 @@ type PlannerSettings struct {
 	Critique CritiqueMode `json:"critique,omitempty"` // empty: off
 	// QuestionWait is how long a person has to answer the planner's question; 0: it must not ask.
 	QuestionWait time.Duration `json:"question_wait,omitempty"`
+
+	EditBytes int `json:"edit_bytes,omitempty"` // of the edits that a plan may contain; 0: it must not contain any
 }
 
 // CritiqueMode says when a planner reviews its plan once more.

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/planning"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -307,11 +308,20 @@ func planOf(d views.RunDetails) (knownPlan, bool) {
 	return knownPlan{out.Plan, out.Review}, err == nil && len(out.Plan.Steps) > 0
 }
 
+// maxShownEdits is the number of bytes of a plan's edits that are printed. All of them are in the JSON.
+const maxShownEdits = 16 << 10
+
 // printPlan prints a plan for its approval.
 func printPlan(w io.Writer, p knownPlan) {
 	fmt.Fprintf(w, "Plan (complexity %.2f): %s\n", p.ComplexityScore, terminal.OneLine(p.Summary))
 	for _, s := range p.Steps {
 		printStep(w, s)
+	}
+	if len(p.Edits) > 0 {
+		fmt.Fprintf(w, "  edits that the planner made, before the agent of the step begins:\n")
+		for line := range strings.Lines(planning.EditsText(p.Edits, maxShownEdits)) {
+			fmt.Fprintf(w, "    %s\n", terminal.Clean(strings.TrimRight(line, "\n")))
+		}
 	}
 	for _, n := range p.Notes {
 		fmt.Fprintf(w, "  note: %s: %s\n", terminal.OneLine(n.Lines()), terminal.OneLine(n.Fact))

@@ -15,7 +15,7 @@ func Default() *Config {
 			MaxGoalBytes:   32 * KiB,
 			Pictures:       Pictures{Max: 5, MaxSize: 4 * MiB, Repair: 2},
 			CommandTimeout: 5 * time.Minute,
-			Planner:        PlannerLimits{Turns: 12, Tokens: 400_000, CostUSD: 5 * USD, Critique: "auto", Question: true, QuestionDeadline: time.Hour},
+			Planner:        PlannerLimits{Turns: 12, Tokens: 400_000, CostUSD: 5 * USD, Critique: "auto", Question: true, QuestionDeadline: time.Hour, Edits: 32 * KiB},
 			Step:           StepLimits{Turns: 40, Tokens: 400_000, CostUSD: 5 * USD, Time: 30 * time.Minute, LoopLimit: 5, ErrorLimit: 3, CompactAt: 0.75, FinishChecks: true, FinishRefusals: 2},
 			Agent:          AgentLimits{Errors: 8, Repeats: 2, Violations: 1},
 			Run:            RunLimits{Tokens: 4_000_000, CostUSD: 25 * USD, Time: 72 * time.Hour},

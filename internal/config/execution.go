@@ -51,6 +51,7 @@ type PlannerLimits struct {
 	CostUSD          MicroUSD      `yaml:"cost_usd" repo:"limit" validate:"min=0" doc:"Maximum cost of the model calls for one plan, in US dollars. 0: no limit."`
 	Critique         string        `yaml:"critique" repo:"yes" validate:"oneof=off auto on" doc:"Whether the planner reviews its plan once more in one additional model call. auto: if an automatic check finds something, or the planner rates the complexity at 0.5 or more."`
 	Question         bool          `yaml:"question" repo:"yes" doc:"Whether the planner may ask a person one question per run if the goal can mean different things. The run then waits with the status waiting_for_input."`
+	Edits            Size          `yaml:"edits" repo:"lower" validate:"min=0,max=262144" doc:"Maximum size of the edits with which a planner may make a small change itself. They are made before the agent of the plan's only step begins, the project's checks run, and no further model call is made if they pass. 0: the planner never edits."`
 	QuestionDeadline time.Duration `yaml:"question_deadline" repo:"lower" validate:"min=1s,max=720h" doc:"How long the run waits for the answer to the planner's question. After that, the default that the planner named applies."`
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/planning"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
@@ -169,6 +170,11 @@ func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, 
 		}
 		return contract.Ack{}, refused("run %d is not waiting for plan approval; it is %s", id, view.Status)
 	}
+	before, err := r.Store.PlanByID(ctx, id, view.PlanID)
+	if err != nil {
+		return contract.Ack{}, err
+	}
+	plan.Edits = planning.KeptEdits(before, plan)
 	if c.PlanID, err = r.Store.SavePlan(ctx, id, 0, c.By, plan); err != nil {
 		return contract.Ack{}, err
 	}

@@ -104,11 +104,12 @@ func mentions(text, test string) bool {
 
 // missingFiles finds files that a step is expected to change and that nothing creates.
 func missingFiles(p contract.Plan, f Facts) (out []contract.PlanFinding) {
+	edited := p.EditedFiles() // which exist, or are created
 	for _, s := range p.Steps {
 		text := s.Name + " " + s.Description + " " + strings.Join(s.VerificationCriteria, " ")
 		for _, name := range s.Files {
 			clean := path.Clean(name)
-			if f.exists(clean) || creates.MatchString(text) || earlier(p, s, clean) {
+			if f.exists(clean) || slices.Contains(edited, name) || creates.MatchString(text) || earlier(p, s, clean) {
 				continue
 			}
 			hint := ""

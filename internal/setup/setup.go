@@ -391,7 +391,9 @@ func Freeze(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec,
 
 // planner returns the limits of a run's planner.
 func planner(l config.PlannerLimits) *contract.PlannerSettings {
-	s := &contract.PlannerSettings{Turns: l.Turns, Tokens: l.Tokens, MicroUSD: l.CostUSD.Int64(), Critique: contract.CritiqueMode(l.Critique)}
+	s := &contract.PlannerSettings{
+		Turns: l.Turns, Tokens: l.Tokens, MicroUSD: l.CostUSD.Int64(), Critique: contract.CritiqueMode(l.Critique), EditBytes: int(l.Edits.Int64()),
+	}
 	if l.Question {
 		s.QuestionWait = l.QuestionDeadline
 	}

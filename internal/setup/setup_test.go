@@ -42,7 +42,7 @@ execution:
   command_timeout: 61s
   approve_plan: true
   approve_release: true
-  planner: {turns: 21, tokens: 2201, cost_usd: 2.3, critique: "on", question_deadline: 24m}
+  planner: {turns: 21, tokens: 2201, cost_usd: 2.3, critique: "on", question_deadline: 24m, edits: 3KiB}
   step: {turns: 11, tokens: 1201, cost_usd: 1.3, time: 14m, loop_limit: 15, error_limit: 16, finish_refusals: 3}
   agent: {errors: 17, repeats: 18, violations: 19}
   run: {tokens: 2101, cost_usd: 2.2, time: 23h}
@@ -132,7 +132,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 			contract.AgentRepair:   {Provider: "house", Model: "small", Temperature: warm(0.1), Effort: contract.EffortHigh, Timeout: 72 * time.Second},
 		},
 		StepBudget:  contract.StepBudget{Turns: 11, Tokens: 1201, MicroUSD: 1_300_000, Time: 14 * time.Minute, LoopLimit: 15, ErrorLimit: 16},
-		Planner:     &contract.PlannerSettings{Turns: 21, Tokens: 2201, MicroUSD: 2_300_000, Critique: contract.CritiqueOn, QuestionWait: 24 * time.Minute},
+		Planner:     &contract.PlannerSettings{Turns: 21, Tokens: 2201, MicroUSD: 2_300_000, Critique: contract.CritiqueOn, QuestionWait: 24 * time.Minute, EditBytes: 3 << 10},
 		Agents:      contract.AgentLimits{Errors: 17, Repeats: 18, Violations: 19},
 		RunBudget:   contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour},
 		Thresholds:  contract.Thresholds{MaxMajor: 51, MaxMedium: 52},

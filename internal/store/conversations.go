@@ -60,6 +60,17 @@ func (s *Store) AddBefore(ctx context.Context, executionID int64, turn int, mess
 	return dberr.Explain(s.q.AppendMessages(ctx, before(executionID, turn, doc)), "extend the conversation for execution %d before turn %d", executionID, turn)
 }
 
+// SaveTurn stores the messages of a turn that no model call has made. Messages of the turn that are
+// already stored stay unchanged.
+func (s *Store) SaveTurn(ctx context.Context, executionID int64, turn int, messages []Message) error {
+	doc, err := rowconv.Encode(messages)
+	if err != nil || len(messages) == 0 {
+		return err
+	}
+	return dberr.Explain(s.q.AppendMessages(ctx, db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn), Messages: doc}),
+		"store turn %d of execution %d", turn, executionID)
+}
+
 // before converts messages to be added before a turn into query parameters.
 func before(executionID int64, turn int, messages json.RawMessage) db.AppendMessagesParams {
 	return db.AppendMessagesParams{ExecutionID: executionID, Turn: int32(turn - 1), StartAt: rowconv.MessagesAdded, Messages: messages}

@@ -403,6 +403,13 @@ func (s *Store) SavePlan(ctx context.Context, runID, executionID int64, author s
 	return id, dberr.Explain(err, "store the plan of run %d", runID)
 }
 
+// TakeEdits reports whether an execution begins with the edits of a plan: only the first one that asks
+// does, also if it asks again.
+func (s *Store) TakeEdits(ctx context.Context, runID, planID, executionID int64) (bool, error) {
+	rows, err := s.q.TakeEdits(ctx, db.TakeEditsParams{RunID: runID, ID: planID, ExecutionID: executionID})
+	return rows > 0, dberr.Explain(err, "begin with the edits of plan %d of run %d", planID, runID)
+}
+
 // Plan returns the current plan of a run, or ErrNotFound.
 func (s *Store) Plan(ctx context.Context, runID int64) (contract.Plan, error) {
 	doc, err := s.q.PlanThatCounts(ctx, runID)

@@ -47,20 +47,38 @@ func (p editFileParams) list() ([]textEdit, error) {
 }
 
 func (f *files) edit(p editFileParams) (Result, error) {
-	edits, err := p.list()
+	e, err := f.edited(p)
 	if err != nil {
 		return Result{}, err
+	}
+	if err := f.overwrite(e.name, []byte(e.after)); err != nil {
+		return Result{}, err
+	}
+	return Result{OK: true, Changed: true, Path: e.name, Text: editedText(e.name, e.after, e.places)}, nil
+}
+
+// editedFile is what a file will contain after its edits.
+type editedFile struct {
+	name, after string
+	places      regions
+}
+
+// edited returns what a file will contain after edits, or why they cannot be made.
+func (f *files) edited(p editFileParams) (editedFile, error) {
+	edits, err := p.list()
+	if err != nil {
+		return editedFile{}, err
 	}
 	name, err := cleanPath(p.Path)
 	if err != nil {
-		return Result{}, err
+		return editedFile{}, err
 	}
 	content, err := f.readWhole(name, int64(f.limits.WriteBytes))
 	if err != nil {
-		return Result{}, err
+		return editedFile{}, err
 	}
 	if isBinary(content) {
-		return Result{}, binaryRefusal(name, int64(len(content)))
+		return editedFile{}, binaryRefusal(name, int64(len(content)))
 	}
 	after, places := string(content), regions{}
 	for i, e := range edits {
@@ -69,19 +87,16 @@ func (f *files) edit(p editFileParams) (Result, error) {
 			which = fmt.Sprintf("Edit %d of %d: ", i+1, len(edits))
 		}
 		if after, places, err = e.apply(name, which, after, places); err != nil {
-			return Result{}, err
+			return editedFile{}, err
 		}
 		if len(after) > f.limits.WriteBytes {
-			return Result{}, tooLarge(name, int64(len(after)), int64(f.limits.WriteBytes))
+			return editedFile{}, tooLarge(name, int64(len(after)), int64(f.limits.WriteBytes))
 		}
 	}
 	if after == string(content) {
-		return Result{}, refuse(contract.CodeInvalidOutput, "The edits cancel each other out; %s was not changed.", name)
+		return editedFile{}, refuse(contract.CodeInvalidOutput, "The edits cancel each other out; %s was not changed.", name)
 	}
-	if err := f.overwrite(name, []byte(after)); err != nil {
-		return Result{}, err
-	}
-	return Result{OK: true, Changed: true, Path: name, Text: editedText(name, after, places)}, nil
+	return editedFile{name, after, places}, nil
 }
 
 // apply makes one replacement in a text, and returns the text and where it has been changed so far.

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"slices"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -51,16 +52,23 @@ type PersonQuestion struct {
 	Why      string   `json:"why" jsonschema:"minLength=1" jsonschema_description:"What you have found, and how the plans would differ."`
 }
 
-// ForPlanning returns the tools of the planner. The set depends on nothing: no configuration, plan or
-// repository can add a tool that changes something.
-func ForPlanning() *Set {
+// submission is a plan with the edits that make its change.
+type submission struct {
+	contract.Plan
+
+	Edits []contract.Edit `json:"edits,omitempty" jsonschema:"maxItems=50" jsonschema_description:"The complete change, with its tests, of a plan with one step, if you have read all places that must change. See the rules for the plan."`
+}
+
+// ForPlanning returns the tools of the planner. All of them only read. edits says whether a plan may
+// contain edits; nothing else has an influence: no plan and no repository can add a tool.
+func ForPlanning(edits bool) *Set {
 	var tools []Tool
 	for _, e := range Builtin().tools {
 		if slices.Contains(forPlanning, e.definition.Name) && e.definition.ReadOnly {
 			tools = append(tools, e.tool)
 		}
 	}
-	r, err := NewRegistry(append(tools, baseline(), askPerson(), submitPlan())...)
+	r, err := NewRegistry(append(tools, baseline(), askPerson(), submitPlan(edits))...)
 	if err != nil {
 		panic(err) //nolint:forbidigo // an error in this package, which its tests detect
 	}
@@ -90,15 +98,33 @@ func askPerson() Tool {
 		})
 }
 
-func submitPlan() Tool {
-	return define(Definition{Name: SubmitPlan, Description: submitPlanDescription, ReadOnly: true},
-		func(_ context.Context, env Env, p contract.Plan) (Result, error) {
-			if env.Planning == nil || env.Planning.Submit == nil {
-				return failed(contract.CodeForbidden, "A plan cannot be submitted here."), nil
-			}
-			if wrong := env.Planning.Submit(p); wrong != "" {
-				return failed(contract.CodeInvalidOutput, "The plan was not accepted: %s.", wrong), nil
-			}
-			return Result{OK: true, Text: "Submitted.", Finish: true, Summary: p.Summary}, nil
-		})
+func submitPlan(edits bool) Tool {
+	d := Definition{Name: SubmitPlan, Description: submitPlanDescription, ReadOnly: true}
+	if !edits {
+		return define(d, submit)
+	}
+	return define(d, func(ctx context.Context, env Env, p submission) (Result, error) {
+		p.Plan.Edits = p.Edits
+		return submit(ctx, env, p.Plan)
+	})
 }
+
+func submit(_ context.Context, env Env, p contract.Plan) (Result, error) {
+	if env.Planning == nil || env.Planning.Submit == nil {
+		return failed(contract.CodeForbidden, "A plan cannot be submitted here."), nil
+	}
+	wrong := env.Planning.Submit(p)
+	if wrong == "" && len(p.Edits) > 0 {
+		var err error
+		if wrong, err = editProblem(env, p.Edits); err != nil {
+			return Result{}, err
+		}
+	}
+	if wrong != "" {
+		return failed(contract.CodeInvalidOutput, "The plan was not accepted: %s", ended(wrong)), nil
+	}
+	return Result{OK: true, Text: "Submitted.", Finish: true, Summary: p.Summary}, nil
+}
+
+// ended returns a sentence with its full stop.
+func ended(s string) string { return strings.TrimSuffix(strings.TrimSpace(s), ".") + "." }

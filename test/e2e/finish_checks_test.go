@@ -20,8 +20,21 @@ func TestAFailedCheckGoesBackToTheAgentAndNoHealIsSpent(t *testing.T) {
 	}}).Named("checked")
 	rules = append(rules, rule(on("agent", "builder", "turn", 2, "contains", "Not finished: these checks fail"),
 		calls(call("edit_file", "path", "made.txt", "old_text", wrong, "new_text", "right"), harness.Finish("corrected it")), 50))
+	rules = append(rules, plansEdits("edited", wrong)...)
+	rules = append(rules, rule(on("agent", "builder", "turn", 2, "step", "step-edited", "contains", "Not finished: these checks fail"),
+		calls(call("edit_file", "path", "made.txt", "old_text", wrong, "new_text", "right"), harness.Finish("corrected it")), 50))
+	rules = append(rules, plansEdits("well", "right")...)
+	rules = append(rules, rule(on("agent", "builder", "turn", 1, "step", "step-well"),
+		calls(call("create_file", "path", "made.txt", "content", "replayed\n"), harness.Finish("made it again")), 50))
 	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules, Env: []string{"RGPT_EXECUTION_STEP_FINISH_CHECKS=true"}})}
 	w.shell = harness.Repo(t, filepath.Join(w.Dir, "shell"), healableRepo())
+	t.Run("of an agent", func(t *testing.T) { t.Parallel(); failedAtFinish(t, w) })
+	t.Run("of a planner's edits", func(t *testing.T) { t.Parallel(); editedByPlanner(t, w) })
+	t.Run("if a planner makes none", func(t *testing.T) { t.Parallel(); editedWell(t, w) })
+}
+
+func failedAtFinish(t *testing.T, w *stackTests) {
+	t.Helper()
 	id := w.start(t, "checked")
 	w.end(t, id, contract.StatusDone)
 	run := w.Inspect(t, id)
@@ -58,4 +71,50 @@ func TestAFailedCheckGoesBackToTheAgentAndNoHealIsSpent(t *testing.T) {
 		}
 	}
 	require.Equal(t, "right", harness.Git(t, w.shell, "show", run.ReleaseCommit+":made.txt"))
+}
+
+// plansEdits are the rules of a planner that reads, and then submits a plan that creates made.txt.
+func plansEdits(name, content string) harness.Rules {
+	plan := call("submit_plan", "summary", "A plan.", "complexity_score", 0.2,
+		"steps", []any{map[string]any{
+			"id": "step-" + name, "name": "Make it", "description": "Make made.txt.", "dependencies": []string{},
+			"estimated_complexity": "low", "risk_level": "low", "verification_criteria": []string{}, "files": []string{},
+		}},
+		"edits", []any{map[string]any{"path": "made.txt", "new_text": content + "\n"}})
+	return harness.Rules{
+		rule(on("agent", "planner", "turn", 1), calls(call("list_files")), 50),
+		rule(on("agent", "planner", "turn", 2), calls(plan), 50),
+	}.Named(name)
+}
+
+// editedByPlanner is a run whose planner makes the change with a mistake: its agent begins with the
+// edits and the checks that fail.
+func editedByPlanner(t *testing.T, w *stackTests) {
+	t.Helper()
+	id := w.start(t, "edited")
+	w.end(t, id, contract.StatusDone)
+	run := w.Inspect(t, id)
+	require.Empty(t, run.SelfHealEvents)
+	require.Equal(t, "right", harness.Git(t, w.shell, "show", run.ReleaseCommit+":made.txt"))
+	made, err := w.Store(t).ModelCalls(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, made, 3, "a look, a plan with a mistake, a correction")
+	require.Equal(t, 2, made[2].Turn, "the plan contains the first turn of the step")
+}
+
+// editedWell is a run whose planner makes the change well: no model is asked to carry it out, unless a
+// person wants it to be carried out again.
+func editedWell(t *testing.T, w *stackTests) {
+	t.Helper()
+	id := w.start(t, "well")
+	w.end(t, id, contract.StatusDone)
+	run := w.Inspect(t, id)
+	require.Equal(t, "right", harness.Git(t, w.shell, "show", run.ReleaseCommit+":made.txt"))
+	made, err := w.Store(t).ModelCalls(t.Context(), id)
+	require.NoError(t, err)
+	require.Len(t, made, 2, "a look and a plan")
+	require.Contains(t, w.RGPT(t, "run", "inspect", arg(id)).Stdout, "    +right\n")
+
+	again := w.again(t, id, "replay", "--phase", "builder")
+	require.Equal(t, "replayed", harness.Git(t, w.shell, "show", again.ReleaseCommit+":made.txt"), "an agent carries it out")
 }

@@ -104,9 +104,12 @@ const reads = "reads"
 // finishes.
 const checked = "checked"
 
+// edited is a scenario on the same repository, of a planner whose plan contains the change.
+const edited = "edited"
+
 // own reports whether the scenario is one of this folder.
 func (e ending) own() bool {
-	return slices.Contains([]string{quick, deliberate, reads, checked, compared}, e.scenario)
+	return slices.Contains([]string{quick, deliberate, reads, checked, edited, compared}, e.scenario)
 }
 
 // unhealed lets a run end with its first failure.
@@ -179,6 +182,7 @@ var endings = []ending{
 	{name: "planner-unanswered", scenario: reads, args: []string{"--set", "execution.planner.question_deadline=1s"}},
 	{name: "planner-asking-stopped", scenario: reads, steer: []string{"stop"}, when: contract.StatusWaitingForInput},
 	{name: "checked-at-finish", scenario: checked},
+	{name: "edited-by-planner", scenario: edited},
 	{name: "set-up", scenario: quick, args: []string{"--set", "environment.setup=[mkdir -p node_modules/found]"}},
 	{name: "set-up-by-agent", scenario: quick, args: failingSetup},
 	{

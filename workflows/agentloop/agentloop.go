@@ -149,6 +149,7 @@ func (l *loop) open(ctx workflow.Context) *contract.Failure {
 		return fault.Of(err)
 	}
 	l.Workspace, l.From, l.Prompt, l.conflict = result.Workspace, result.Workspace, result.Prompt, result.Conflict
+	l.Planned = result.Planned
 	if result.Conflict != nil {
 		return commands.MergeConflict(*result.Conflict)
 	}
@@ -171,7 +172,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	var think contract.ThinkResult
 	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+options.ModelWait, contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
-		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks,
+		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks, Planned: l.Planned && l.Turn == 1,
 		Tools: &contract.TurnTools{
 			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, FinishApart: l.finishesApart(),
 		},

@@ -663,13 +663,14 @@ type PipelineVote struct {
 }
 
 type Plan struct {
-	ID          int64
-	RunID       int64
-	ExecutionID *int64
-	Author      string
-	Plan        json.RawMessage
-	CreatedAt   time.Time
-	StepCount   int32
+	ID           int64
+	RunID        int64
+	ExecutionID  *int64
+	Author       string
+	Plan         json.RawMessage
+	CreatedAt    time.Time
+	StepCount    int32
+	EditsTakenBy *int64
 }
 
 type Prompt struct {

@@ -781,6 +781,25 @@ func (q *Queries) SelfHealEvents(ctx context.Context, runID int64) ([]SelfHealEv
 	return items, nil
 }
 
+const takeEdits = `-- name: TakeEdits :execrows
+UPDATE orchestrator_plans SET edits_taken_by = $1::bigint
+WHERE run_id = $2 AND id = $3 AND coalesce(edits_taken_by, $1) = $1
+`
+
+type TakeEditsParams struct {
+	ExecutionID int64
+	RunID       int64
+	ID          int64
+}
+
+func (q *Queries) TakeEdits(ctx context.Context, arg TakeEditsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, takeEdits, arg.ExecutionID, arg.RunID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const unqueueRuns = `-- name: UnqueueRuns :many
 UPDATE orchestrator_runs
 SET queued_at = NULL, waiting_for = '', updated_at = clock_timestamp()

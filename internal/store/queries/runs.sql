@@ -156,5 +156,9 @@ RETURNING id;
 -- name: PlanThatCounts :one
 SELECT p.plan FROM orchestrator_runs r JOIN orchestrator_plans p ON p.id = r.plan_id WHERE r.id = @run_id;
 
+-- name: TakeEdits :execrows
+UPDATE orchestrator_plans SET edits_taken_by = @execution_id::bigint
+WHERE run_id = @run_id AND id = @id AND coalesce(edits_taken_by, @execution_id) = @execution_id;
+
 -- name: PlanByID :one
 SELECT plan FROM orchestrator_plans WHERE run_id = @run_id AND id = @id;
