@@ -320,7 +320,11 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 	if err != nil {
 		return err
 	}
-	excerpts, err := p.excerpts(ctx, in.Repo.Workspace(), files)
+	each := prompt.ExcerptBytes
+	if p.turns() > 1 {
+		each = prompt.ReadableExcerptBytes
+	}
+	excerpts, err := p.excerpts(ctx, in.Repo.Workspace(), files, each)
 	if err != nil {
 		return err
 	}
@@ -696,9 +700,9 @@ func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, 
 	return a.Store.OpenConversation(ctx, execution.ID, messages)
 }
 
-// excerpts returns the beginnings of the files that describe a repository: its README
-// and manifests.
-func (a *Activities) excerpts(ctx context.Context, ws contract.Workspace, files []string) ([]prompt.Excerpt, error) {
+// excerpts returns the beginnings of the files that describe a repository, its README and manifests, in
+// at most a number of bytes each.
+func (a *Activities) excerpts(ctx context.Context, ws contract.Workspace, files []string, each int) ([]prompt.Excerpt, error) {
 	var out []prompt.Excerpt
 	left := prompt.ExcerptsBytes
 	for _, name := range prompt.DescriptiveFiles(files) {
@@ -709,7 +713,7 @@ func (a *Activities) excerpts(ctx context.Context, ws contract.Workspace, files 
 		if !found || !utf8.Valid(content) || left <= 0 {
 			continue
 		}
-		text := prompt.Beginning(telemetry.Redact(string(content)), min(left, prompt.ExcerptBytes))
+		text := prompt.Beginning(telemetry.Redact(string(content)), min(left, each))
 		left -= len(text)
 		out = append(out, prompt.Excerpt{Name: name, Text: text})
 	}

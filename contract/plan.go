@@ -19,30 +19,22 @@ const (
 
 // Plan is the planner's result: a graph of steps.
 type Plan struct {
-	Summary         string  `json:"summary" jsonschema:"description=A few sentences on what the plan does and why"`
-	ComplexityScore float64 `json:"complexity_score" jsonschema:"minimum=0,maximum=1,description=Difficulty of the goal from 0 to 1"`
+	Summary         string  `json:"summary" jsonschema:"description=What the plan does and why: one to three sentences"`
+	ComplexityScore float64 `json:"complexity_score" jsonschema:"minimum=0,maximum=1,description=Difficulty of the goal"`
 	Steps           []Step  `json:"steps" jsonschema:"minItems=1"`
-	Notes           []Note  `json:"notes,omitempty" jsonschema:"description=What you found out and the agents of the steps need to know: facts about the lines that show them"`
+	Notes           []Note  `json:"notes,omitempty" jsonschema:"description=Facts for the agents of the steps and the lines that show them"`
 	// Edits are the whole change of a plan with one step, made before its agent begins; nil: the agent
 	// makes the change. They are not part of a plan that is made without tools, and so without reading.
 	Edits []Edit `json:"edits,omitempty" jsonschema:"-"`
-}
-
-// Edit is a replacement of text in a file, or a new file.
-type Edit struct {
-	Path       string `json:"path" jsonschema:"minLength=1,description=File within the repository"`
-	OldText    string `json:"old_text,omitempty" jsonschema:"description=Text to replace: it must occur exactly once with the same spaces and line breaks. Empty: create the file"`
-	NewText    string `json:"new_text" jsonschema:"description=Replacement or content of the new file"`
-	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"description=Replace every occurrence"`
 }
 
 // Note is a fact about the repository, with the lines that show it. The builder gets the fact and
 // the lines.
 type Note struct {
 	Path      string `json:"path" jsonschema:"description=File within the repository"`
-	StartLine int    `json:"start_line" jsonschema:"description=First line that you have read and that shows the fact"`
-	EndLine   int    `json:"end_line" jsonschema:"description=Last such line"`
-	Fact      string `json:"fact" jsonschema:"description=What these lines mean for the work: one or two sentences"`
+	StartLine int    `json:"start_line" jsonschema:"description=First line"`
+	EndLine   int    `json:"end_line" jsonschema:"description=Last line"`
+	Fact      string `json:"fact" jsonschema:"description=What they mean for the work"`
 }
 
 // Lines returns the place of a note: main.go:3-9.
@@ -137,49 +129,6 @@ func (p *Plan) Problems() []PlanProblem {
 	if len(out) == 0 {
 		if cycle := p.cycle(); len(cycle) > 0 {
 			add(cycle[0], "the steps %s form a dependency cycle", strings.Join(cycle, " → "))
-		}
-	}
-	return out
-}
-
-// editProblems returns why the plan's edits cannot be made, apart from the content of files.
-func (p *Plan) editProblems() []PlanProblem {
-	var out []PlanProblem
-	add := func(format string, args ...any) {
-		out = append(out, PlanProblem{Problem: fmt.Sprintf(format, args...)})
-	}
-	if len(p.Edits) > 0 && len(p.Steps) != 1 {
-		add("only a plan with exactly one step can have edits, and this one has %d", len(p.Steps))
-	}
-	if len(p.Edits) > MaxEdits {
-		add("the plan has %d edits, more than the %d allowed", len(p.Edits), MaxEdits)
-	}
-	if size := p.EditBytes(); size > MaxEditBytes {
-		add("the plan's edits take up %d bytes, more than the %d allowed", size, MaxEditBytes)
-	}
-	for _, e := range p.Edits {
-		if !insideRepository(e.Path) {
-			add("an edit names the file %q, which is not inside the repository", clip(e.Path))
-		}
-	}
-	return out
-}
-
-// EditBytes returns the size of the texts of all edits.
-func (p *Plan) EditBytes() int {
-	size := 0
-	for _, e := range p.Edits {
-		size += len(e.OldText) + len(e.NewText)
-	}
-	return size
-}
-
-// EditedFiles returns the paths that the edits change or create, each once, in the plan's order.
-func (p *Plan) EditedFiles() []string {
-	var out []string
-	for _, e := range p.Edits {
-		if !slices.Contains(out, e.Path) {
-			out = append(out, e.Path)
 		}
 	}
 	return out
@@ -340,5 +289,5 @@ func clip(s string) string {
 	if len(s) <= most {
 		return s
 	}
-	return s[:most] + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -28,7 +28,7 @@ func TestARepositoryIsIndexedSearchedAndMappedOnTheCommandLine(t *testing.T) {
 	require.Regexp(t, `^Indexes on this host: 1, \S+ \S+ of at most 10\S* GiB\.\nExtracts of files in the database: `, p.ok(t, "brain", "stats").out)
 	out = p.ok(t, "brain", "search", "what", "a customer owes", "--repo", repo, "--explain").out
 	require.Contains(t, out, "shop/invoice.go")
-	require.Contains(t, out, "     4\tfunc Total(lines []Line) Money")
+	require.Contains(t, out, "4\tfunc Total(lines []Line) Money")
 	require.Contains(t, out, "matched: keywords #1")
 	var answer brain.Answer
 	require.NoError(t, json.Unmarshal([]byte(p.ok(t, "brain", "search", "page", "--lang", "typescript", "--repo", repo, "--json").out), &answer))

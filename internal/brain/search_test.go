@@ -47,7 +47,7 @@ func TestASearchShowsTheBestPartsOfTheBestFiles(t *testing.T) {
 	require.Equal(t, "go", answer.Files[0].Lang)
 	require.Equal(t, "keywords", answer.Files[0].Why[0].Signal)
 	require.NotEmpty(t, answer.Files[0].Parts)
-	require.Contains(t, answer.Text, "     4\ttype RetryPolicy struct{ MaxAttempts int }\n")
+	require.Contains(t, answer.Text, "4\ttype RetryPolicy struct{ MaxAttempts int }\n")
 	require.Contains(t, answer.Text, "matched: keywords #1")
 }
 

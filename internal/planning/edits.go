@@ -3,28 +3,17 @@ package planning
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
-// Submitted returns the plan of a call to submit it. The files that its edits change are among those
-// that its step is expected to change.
+// Submitted returns the plan of a call to submit it.
 func Submitted(arguments string) (contract.Plan, error) {
 	var p contract.Plan
-	if err := json.Unmarshal([]byte(arguments), &p); err != nil {
-		return p, err
-	}
-	if len(p.Edits) > 0 && len(p.Steps) == 1 {
-		for _, name := range p.EditedFiles() {
-			if !slices.Contains(p.Steps[0].Files, name) {
-				p.Steps[0].Files = append(p.Steps[0].Files, name)
-			}
-		}
-	}
-	return p, nil
+	err := json.Unmarshal([]byte(arguments), &p)
+	return p.Completed(), err
 }
 
 // KeptEdits returns the edits of a plan that a person edited. If the person changed the step, but not

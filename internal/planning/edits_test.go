@@ -44,3 +44,17 @@ func TestAFileThatEditsCreateIsNotMissing(t *testing.T) {
 	p.Edits = []contract.Edit{{Path: "made.txt", NewText: "x"}}
 	require.Empty(t, planning.Findings(p, planning.Facts{}))
 }
+
+func TestAPlanWithEditsNeedsNoSteps(t *testing.T) {
+	t.Parallel()
+	p, err := planning.Submitted(`{"summary": "Say more.\nMuch more.", "complexity_score": 0.2, "edits": [{"path": "a", "new_text": "x"}]}`)
+	require.NoError(t, err)
+	require.Empty(t, p.Problems())
+	require.Equal(t, []contract.Step{{
+		ID: "step-001", Name: "Say more.", Description: "Say more.\nMuch more.", EstimatedComplexity: contract.LevelLow, RiskLevel: contract.LevelLow,
+		Dependencies: []string{}, VerificationCriteria: []string{}, Files: []string{"a"},
+	}}, p.Steps)
+	p, err = planning.Submitted(`{"summary": "Say more."}`)
+	require.NoError(t, err)
+	require.NotEmpty(t, p.Problems(), "without edits it needs steps")
+}

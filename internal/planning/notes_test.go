@@ -12,18 +12,18 @@ import (
 
 // conversation is one in which a planner has read lines 3 to 5 of a file, and has found line 9 of another.
 var conversation = []model.Message{
-	{Role: model.RoleUser, Text: "     1\tnot a result of a tool"},
+	{Role: model.RoleUser, Text: "1\tnot a result of a tool"},
 	{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{
 		{ID: "a", Name: "read_file", Arguments: `{"path": "./pkg/a.go", "start_line": 3, "end_line": 5}`},
 		{ID: "b", Name: "search", Arguments: `{"pattern": "x"}`},
 		{ID: "c", Name: "list_files", Arguments: `{}`},
 		{ID: "d", Name: "ask_brain", Arguments: `{"query": "how"}`},
 	}},
-	{Role: model.RoleTool, ToolCallID: "a", Text: "     3\tfunc A() {\n     4\t     9\tsays a line of the file\n     5\t}\n[lines 3 to 5 of 12]\n"},
+	{Role: model.RoleTool, ToolCallID: "a", Text: "3\tfunc A() {\n4\t     9\tsays a line of the file\n5\t}\n[lines 3 to 5 of 12]\n"},
 	{Role: model.RoleTool, ToolCallID: "b", Text: "pkg/b.go:9: x := 1\n"},
-	{Role: model.RoleTool, ToolCallID: "c", Text: "pkg/c.go\n     1\tnothing"},
-	{Role: model.RoleTool, ToolCallID: "d", Text: "pkg/e.go:7-8 (func E)\n     7\tfunc E() {\n     8\tpkg/f.go:1-2 (is a line of the file)\n\npkg/g.go:2-2\n     2\tvar g\n"},
-	{Role: model.RoleAssistant, Text: "     7\tan invention"},
+	{Role: model.RoleTool, ToolCallID: "c", Text: "pkg/c.go\n1\tnothing"},
+	{Role: model.RoleTool, ToolCallID: "d", Text: "pkg/e.go:7-8 (func E)\n7\tfunc E() {\n8\tpkg/f.go:1-2 (is a line of the file)\n\npkg/g.go:2-2\n2\tvar g\n"},
+	{Role: model.RoleAssistant, Text: "7\tan invention"},
 }
 
 func TestANoteMayOnlyStateWhatAToolHasShown(t *testing.T) {

@@ -87,7 +87,7 @@ func (n NoteSource) lines() string {
 		if len(line) > noteLineBytes {
 			line = strings.ToValidUTF8(line[:noteLineBytes], "") + "… (cut)"
 		}
-		fmt.Fprintf(&b, "\n%6d\t%s", number, line)
+		fmt.Fprintf(&b, "\n%d\t%s", number, line)
 	}
 	return b.String()
 }

@@ -21,9 +21,9 @@ func TestNotesAboutTheStepsOwnFilesComeFirstAndAllFit(t *testing.T) {
 	all := Notes(sources, step, NotesBytes)
 	require.Len(t, all, 3)
 	require.Equal(t, "mine.go:2-3", all[0].Name)
-	require.Equal(t, "Fact: mine\n     2\ta line of some length\n     3\ta line of some length", all[0].Body)
-	require.Contains(t, all[1].Body, "   100\ta line")
-	require.NotContains(t, all[1].Body, "   101\t")
+	require.Equal(t, "Fact: mine\n2\ta line of some length\n3\ta line of some length", all[0].Body)
+	require.Contains(t, all[1].Body, "\n100\ta line")
+	require.NotContains(t, all[1].Body, "\n101\t")
 	require.Contains(t, all[2].Body, "does not exist")
 	few := Notes(sources, step, 220)
 	size := 0

@@ -1,5 +1,7 @@
 package prompt
 
+import "strings"
+
 // Project describes the repository's environment and its checks, so that agents need not find out.
 type Project struct {
 	Tools     []string // of the worker: "go 1.26.8"
@@ -12,3 +14,12 @@ type Project struct {
 
 // Check is one of the project's checks: its name and its command, as a person would type it.
 type Check struct{ Name, Command string }
+
+// CheckNames returns the names of the checks, for an agent that cannot run them.
+func (p *Project) CheckNames() string {
+	var names []string
+	for _, c := range p.Checks {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, "\n")
+}

@@ -86,7 +86,7 @@ func editedText(name, content string, places regions) string {
 				return b.String()
 			}
 			if n > last+1 && (i > 0 || last > 0) {
-				b.WriteString("     …\n")
+				b.WriteString("…\n")
 			}
 			numbered(&b, n, lines[n-1], maxHitBytes)
 			shown, last = shown+1, n

@@ -207,5 +207,5 @@ func numbered(b *strings.Builder, number int, line string, maxBytes int) {
 		cut = fmt.Sprintf(" [line truncated; it is %d bytes long]", len(line))
 		line = line[:maxBytes]
 	}
-	fmt.Fprintf(b, "%6d\t%s%s\n", number, strings.ToValidUTF8(line, "\uFFFD"), cut)
+	fmt.Fprintf(b, "%d\t%s%s\n", number, strings.ToValidUTF8(line, "\uFFFD"), cut)
 }

@@ -38,8 +38,8 @@ func TestSeveralEditsAreMadeInOrderAllOrNone(t *testing.T) {
 	require.Equal(t, "f.go", result.Path)
 	require.Equal(t, strings.NewReplacer("func A() int {", "// First is the first.\nfunc First() int {", "return 1", "return 2").Replace(text), b.content("f.go"))
 	require.Equal(t, "Changed f.go in 3 places (lines 3, 5, 39).\n"+
-		"     1\tpackage f\n     2\t\n     3\t// First is the first.\n     4\tfunc First() int {\n     5\t\treturn 2\n     6\t}\n     7\t\n     …\n"+
-		"    37\t// filler\n    38\tfunc B() int {\n    39\t\treturn 2\n    40\t}\n", result.Text)
+		"1\tpackage f\n2\t\n3\t// First is the first.\n4\tfunc First() int {\n5\t\treturn 2\n6\t}\n7\t\n…\n"+
+		"37\t// filler\n38\tfunc B() int {\n39\t\treturn 2\n40\t}\n", result.Text)
 
 	for _, a := range []args{
 		{"path": "f.go"}, {"path": "f.go", "old_text": "x"}, {"path": "f.go", "new_text": "x"}, {"path": "f.go", "edits": []any{}},
@@ -55,7 +55,7 @@ func TestAChangeOfManyLinesIsShownInPart(t *testing.T) {
 	b := newToolFixture(t, map[string]string{"f": "start\n" + strings.Repeat("x\n", 200) + "end\n"})
 	result := b.call(EditFile, args{"path": "f", "old_text": "start\n", "new_text": strings.Repeat("line\n", 100)})
 	require.Equal(t, 1+editedPart+1+editedPart+editContext, strings.Count(result.Text, "\n"), result.Text)
-	require.Contains(t, result.Text, "   100\tline\n")
+	require.Contains(t, result.Text, "\n100\tline\n")
 	many := b.call(EditFile, args{"path": "f", "old_text": "x", "new_text": strings.Repeat("y", 1000), "replace_all": true})
 	require.Less(t, len(many.Text), shownEditedBytes+1000)
 	require.Contains(t, many.Text, "read_file shows them")
@@ -82,7 +82,7 @@ func TestTheLinesShownAfterAnEditAreThoseOfTheFile(t *testing.T) {
 		lines := strings.Split(after, "\n")
 		for line := range strings.Lines(result.Text) {
 			var n int
-			if _, err := fmt.Sscanf(line, "%6d\t", &n); err == nil && strings.Contains(line, "\t") {
+			if _, err := fmt.Sscanf(line, "%d\t", &n); err == nil && strings.Contains(line, "\t") {
 				_, shown, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 				require.Equal(rt, lines[n-1], shown)
 			}
@@ -102,7 +102,7 @@ func TestAFailedEditNamesTheNearestLinesAndHowTheirSpacesDiffer(t *testing.T) {
 	require.Contains(t, fail("func A(x int) {\n\n\tif x > 1 {"), "the blank lines differ")
 	near := fail("func B(y int) {\n\tif y > 3 {\n\t\tpanic(y)\n\t}\n")
 	require.Contains(t, near, "The nearest text is at line 9; different lines: 10.")
-	require.Contains(t, near, "     9\tfunc B(y int) {\n    10\t\tif y > 2 {\n    11\t\t\tpanic(y)\n")
+	require.Contains(t, near, "9\tfunc B(y int) {\n10\t\tif y > 2 {\n11\t\t\tpanic(y)\n")
 }
 
 func TestFindingTheNearestLinesOfALargeFileEndsSoon(t *testing.T) {
@@ -331,4 +331,14 @@ func TestRevertFileRestoresThePermissionsOfAFile(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0o755, info.Mode().Perm())
 	require.False(t, b.call(RevertFile, args{"path": "run.sh"}).Changed)
+}
+
+func TestASearchShowsTheLinesAroundItsMatches(t *testing.T) {
+	t.Parallel()
+	b := newToolFixture(t, map[string]string{"a": "1\n2\nhit\n4\n5\n6\n7\n8\nhit\nhit\n11\n", "b": "hit\n"})
+	require.Equal(t, "a:3: hit\na:9: hit\na:10: hit\nb:1: hit\n", b.call(Search, args{"pattern": "hit"}).Text)
+	require.Equal(t, "a:2- 2\na:3: hit\na:4- 4\n--\na:8- 8\na:9: hit\na:10: hit\na:11- 11\n--\nb:1: hit\n",
+		b.call(Search, args{"pattern": "hit", "context": 1}).Text)
+	require.Equal(t, "a:1- 1\na:2- 2\na:3: hit\na:4- 4\na:5- 5\na:6- 6\na:7- 7\na:8- 8\na:9: hit\na:10: hit\na:11- 11\n",
+		b.call(Search, args{"pattern": "hit", "path": "a", "context": 3}).Text)
 }

@@ -37,8 +37,8 @@ type Planning struct {
 
 // BaselineQuery selects results of the checks on the base commit.
 type BaselineQuery struct {
-	Contains string `json:"contains,omitempty" jsonschema_description:"Show only tests whose name, file or message contains this text."`
-	Failed   bool   `json:"failed,omitempty" jsonschema_description:"Show only tests that failed."`
+	Contains string `json:"contains,omitempty" jsonschema_description:"Only tests whose name, file or message contains this text, in any case."`
+	Failed   bool   `json:"failed,omitempty" jsonschema_description:"Only tests that failed."`
 }
 
 // forPlanning are the tools of the planner that other agents have too. All of them only read.
@@ -46,9 +46,9 @@ var forPlanning = []string{ReadFile, ListFiles, Search, History, AskBrain}
 
 // PersonQuestion is a question to a person with the options to choose from.
 type PersonQuestion struct {
-	Question string   `json:"question" jsonschema:"minLength=1" jsonschema_description:"The question, in one or two sentences that a person understands without this conversation."`
-	Options  []string `json:"options" jsonschema:"minItems=2,maxItems=5" jsonschema_description:"What the goal can mean: two to five short, different options."`
-	Default  string   `json:"default" jsonschema:"minLength=1" jsonschema_description:"The option that applies if nobody answers: its text, repeated."`
+	Question string   `json:"question" jsonschema:"minLength=1" jsonschema_description:"One or two sentences that a person understands without this conversation."`
+	Options  []string `json:"options" jsonschema:"minItems=2,maxItems=5" jsonschema_description:"What the goal can mean, each in a few words."`
+	Default  string   `json:"default" jsonschema:"minLength=1" jsonschema_description:"The text of the option that applies if nobody answers."`
 	Why      string   `json:"why" jsonschema:"minLength=1" jsonschema_description:"What you have found, and how the plans would differ."`
 }
 
@@ -56,7 +56,8 @@ type PersonQuestion struct {
 type submission struct {
 	contract.Plan
 
-	Edits []contract.Edit `json:"edits,omitempty" jsonschema:"maxItems=50" jsonschema_description:"The complete change, with its tests, of a plan with one step, if you have read all places that must change. See the rules for the plan."`
+	Steps []contract.Step `json:"steps,omitempty" jsonschema:"minItems=1" jsonschema_description:"Not needed with edits: then there is one step, for which the summary says what to do."`
+	Edits []contract.Edit `json:"edits,omitempty" jsonschema:"maxItems=50" jsonschema_description:"The complete change: see the rules for the plan."`
 }
 
 // ForPlanning returns the tools of the planner. All of them only read. edits says whether a plan may
@@ -104,8 +105,8 @@ func submitPlan(edits bool) Tool {
 		return define(d, submit)
 	}
 	return define(d, func(ctx context.Context, env Env, p submission) (Result, error) {
-		p.Plan.Edits = p.Edits
-		return submit(ctx, env, p.Plan)
+		p.Plan.Steps, p.Plan.Edits = p.Steps, p.Edits
+		return submit(ctx, env, p.Completed())
 	})
 }
 

@@ -20,6 +20,7 @@ var searchDescription string
 type searchParams struct {
 	Pattern string `json:"pattern" jsonschema:"minLength=1" jsonschema_description:"Matched within each line."`
 	Path    string `json:"path,omitempty" jsonschema_description:"Directory, file or glob. Default: all."`
+	Context int    `json:"context,omitempty" jsonschema:"minimum=0,maximum=20" jsonschema_description:"Lines to show before and after each match. Default: 0."`
 }
 
 func search() Tool {
@@ -39,7 +40,7 @@ func (f *files) search(ctx context.Context, p searchParams) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hits := &hits{limits: f.limits, pattern: pattern}
+	hits := &hits{limits: f.limits, pattern: pattern, context: p.Context}
 	if scope.file {
 		ctx, cancel := context.WithTimeoutCause(ctx, f.limits.WalkTime, errTooSlow)
 		defer cancel()
@@ -120,6 +121,7 @@ func (f *files) searchPlace(name string) (place, error) {
 type hits struct {
 	limits  Limits
 	pattern *regexp.Regexp
+	context int // lines around each match
 	lines   strings.Builder
 	count   int
 	full    bool
@@ -134,6 +136,7 @@ func (f *files) searchFile(ctx context.Context, name string, h *hits) error {
 		return binaryRefusal(name, int64(len(content)))
 	}
 	number := 0
+	near := nearby{hits: h, name: name}
 	for line := range bytes.Lines(content) {
 		number++
 		if ctx.Err() != nil {
@@ -141,6 +144,7 @@ func (f *files) searchFile(ctx context.Context, name string, h *hits) error {
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		if !h.pattern.Match(line[:min(len(line), maxLine)]) {
+			near.pass(number, line)
 			continue
 		}
 		if h.count == h.limits.SearchHits || h.lines.Len() >= h.limits.AnswerBytes {
@@ -148,20 +152,63 @@ func (f *files) searchFile(ctx context.Context, name string, h *hits) error {
 			return nil
 		}
 		h.count++
-		h.add(name, number, line)
+		near.match(number, line)
 	}
 	return nil
+}
+
+// nearby adds the lines of a file that match, and those around them.
+type nearby struct {
+	*hits
+	name   string
+	before [][]byte // the last lines that were not added
+	after  int      // lines that are still to be added after a match
+	last   int      // number of the last line that was added
+}
+
+// pass adds a line that does not match, if it is near one.
+func (n *nearby) pass(number int, line []byte) {
+	if n.after > 0 && n.lines.Len() < n.limits.AnswerBytes {
+		n.after--
+		n.line(number, line, '-')
+		return
+	}
+	if n.context > 0 {
+		if len(n.before) == n.context {
+			n.before = n.before[1:]
+		}
+		n.before = append(n.before, line)
+	}
+}
+
+// match adds a line that matches, after those before it. "--" separates it from what is not next to it.
+func (n *nearby) match(number int, line []byte) {
+	first := number - len(n.before)
+	if n.context > 0 && n.lines.Len() > 0 && (n.last == 0 || first != n.last+1) {
+		n.lines.WriteString("--\n")
+	}
+	for i, earlier := range n.before {
+		n.line(first+i, earlier, '-')
+	}
+	n.line(number, line, ':')
+	n.before, n.after = nil, n.context
+}
+
+func (n *nearby) line(number int, line []byte, mark rune) {
+	n.add(n.name, number, line, mark)
+	n.last = number
 }
 
 // maxHitBytes prevents minified files from filling a result.
 const maxHitBytes = 300
 
-func (h *hits) add(name string, number int, line []byte) {
+// add adds a line; mark is ':' for one that matches.
+func (h *hits) add(name string, number int, line []byte, mark rune) {
 	text := strings.ToValidUTF8(string(line[:min(len(line), maxHitBytes)]), "\uFFFD")
 	if len(line) > maxHitBytes {
 		text += "…"
 	}
-	fmt.Fprintf(&h.lines, "%s:%d: %s\n", strings.ToValidUTF8(name, "\uFFFD"), number, text)
+	fmt.Fprintf(&h.lines, "%s:%d%c %s\n", strings.ToValidUTF8(name, "\uFFFD"), number, mark, text)
 }
 
 func (h *hits) text(complete bool) string {

@@ -277,9 +277,9 @@ func TestALinkThatIsSwappedInDuringCallsLeadsNowhere(t *testing.T) {
 func TestReadFileNumbersLinesAndReadsRanges(t *testing.T) {
 	t.Parallel()
 	b := newToolFixture(t, map[string]string{"f": "one\ntwo\r\nthree\nfour", "empty": ""})
-	require.Equal(t, "     1\tone\n     2\ttwo\n     3\tthree\n     4\tfour\n", b.call(ReadFile, args{"path": "f"}).Text)
-	require.Equal(t, "     2\ttwo\n     3\tthree\n[lines 2 to 3 of 4]\n", b.call(ReadFile, args{"path": "f", "start_line": 2, "end_line": 3}).Text)
-	require.Equal(t, "     4\tfour\n[lines 4 to 4 of 4]\n", b.call(ReadFile, args{"path": "f", "start_line": 4, "end_line": 99}).Text)
+	require.Equal(t, "1\tone\n2\ttwo\n3\tthree\n4\tfour\n", b.call(ReadFile, args{"path": "f"}).Text)
+	require.Equal(t, "2\ttwo\n3\tthree\n[lines 2 to 3 of 4]\n", b.call(ReadFile, args{"path": "f", "start_line": 2, "end_line": 3}).Text)
+	require.Equal(t, "4\tfour\n[lines 4 to 4 of 4]\n", b.call(ReadFile, args{"path": "f", "start_line": 4, "end_line": 99}).Text)
 	require.Equal(t, "[empty is empty]\n", b.call(ReadFile, args{"path": "empty"}).Text)
 	result := b.call(ReadFile, args{"path": "f", "start_line": 9})
 	require.False(t, result.OK)
@@ -315,7 +315,7 @@ func TestReadFileReturnsALongFileInPartsThatFitTogether(t *testing.T) {
 	wide := b.call(ReadFile, args{"path": "wide"})
 	require.Less(t, len(wide.Text), 3000)
 	require.Contains(t, wide.Text, "line truncated")
-	require.Contains(t, wide.Text, "     2\tend\n")
+	require.Contains(t, wide.Text, "2\tend\n")
 }
 
 func TestWhatIsNoTextFileIsRefusedWithoutWaiting(t *testing.T) {
@@ -386,7 +386,7 @@ func TestEditFileReplacesExactlyOneOccurrence(t *testing.T) {
 	require.False(t, result.OK)
 	require.Contains(t, result.Text, "2 times in f (lines 1, 3)")
 	require.Equal(t, "a\nb\na\n", b.content("f"))
-	require.Equal(t, "Changed f at line 2.\n     1\ta\n     2\tx\n", b.call(EditFile, args{"path": "f", "old_text": "b\na", "new_text": "x"}).Text)
+	require.Equal(t, "Changed f at line 2.\n1\ta\n2\tx\n", b.call(EditFile, args{"path": "f", "old_text": "b\na", "new_text": "x"}).Text)
 	require.Equal(t, "a\nx\n", b.content("f"))
 	require.True(t, b.call(EditFile, args{"path": "f", "old_text": "\n", "new_text": "", "replace_all": true}).Changed)
 	require.Equal(t, "ax", b.content("f"))
@@ -401,9 +401,9 @@ func TestEditFileNamesWhereSimilarTextIs(t *testing.T) {
 	b := newToolFixture(t, map[string]string{"f.go": "package f\n\nfunc A() {\n\treturn  1\n}\n\nfunc Hello(name string) error {\n"})
 	spaces := b.call(EditFile, args{"path": "f.go", "old_text": "func A() {\n    return 1\n}", "new_text": ""})
 	require.Contains(t, spaces.Text, "different spaces or line breaks is at line 3")
-	require.Contains(t, spaces.Text, "     4\t\treturn  1\n")
+	require.Contains(t, spaces.Text, "4\t\treturn  1\n")
 	alike := b.call(EditFile, args{"path": "f.go", "old_text": "func Hello(name string) (err error) {", "new_text": ""})
-	require.Contains(t, alike.Text, "     7\tfunc Hello(name string) error {")
+	require.Contains(t, alike.Text, "7\tfunc Hello(name string) error {")
 	require.Contains(t, b.call(EditFile, args{"path": "f.go", "old_text": "zzzzz", "new_text": ""}).Text, "Nothing similar")
 	require.Contains(t, b.call(EditFile, args{"path": "f.go", "old_text": "  \t   ", "new_text": ""}).Text, "only whitespace")
 }

@@ -211,7 +211,7 @@ func (p part) text(f File, explain bool) string {
 		if len(line) > maxLine {
 			line = strings.ToValidUTF8(line[:maxLine], "") + "…"
 		}
-		fmt.Fprintf(&b, "%6d\t%s\n", n, shownLine(line))
+		fmt.Fprintf(&b, "%d\t%s\n", n, shownLine(line))
 	}
 	b.WriteByte('\n')
 	return b.String()

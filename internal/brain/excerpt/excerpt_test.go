@@ -36,7 +36,7 @@ func TestTheMatchingPartIsShownWithItsLines(t *testing.T) {
 	text := excerpt.Text([]excerpt.File{file("a/b.go", long(50))}, "parse args", 1000, false)
 	require.Contains(t, text, "func ParseArgs(text string) []string {")
 	require.Regexp(t, `(?m)^a/b\.go:\d+-\d+`, text)
-	require.Regexp(t, `(?m)^ +354\tfunc ParseArgs`, text)
+	require.Regexp(t, `(?m)^354\tfunc ParseArgs`, text)
 	require.NotContains(t, text, "matched:")
 	require.Less(t, strings.Index(text, "ParseArgs"), 1500)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/brain/extract"
 	"github.com/rocketgpt/orchestrator/internal/brain/rank"
 	"github.com/rocketgpt/orchestrator/internal/brain/terms"
+	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 )
 
@@ -34,14 +35,17 @@ const directoriesShare = 25
 func signaturesOf(position int) int {
 	switch {
 	case position < 3:
-		return 24
+		return 16
 	case position < 10:
-		return 10
+		return 8
 	case position < 25:
-		return 4
+		return 3
 	}
 	return 0
 }
+
+// testSignatures is the largest number of signatures of a file with tests: those that the goal names.
+const testSignatures = 4
 
 // maxSignature is the number of bytes of a signature in a map.
 const maxSignature = 140
@@ -117,8 +121,12 @@ func (m *builder) file(doc uint32, signatures, reserve int) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read what is known of %s: %w", m.corpus.Path(doc), err)
 	}
-	for _, s := range m.choose(e.Symbols, signatures) {
-		line := fmt.Sprintf("  %d: %s\n", s.Line, signature(s))
+	least := 1
+	if pin.IsTest(m.corpus.Path(doc)) {
+		signatures, least = min(signatures, testSignatures), fewest
+	}
+	for _, s := range m.choose(e.Symbols, signatures, least) {
+		line := fmt.Sprintf("  %s: %s\n", lines(s), signature(s))
 		if Tokens(line) > m.left-reserve {
 			break
 		}
@@ -127,15 +135,24 @@ func (m *builder) file(doc uint32, signatures, reserve int) (bool, error) {
 	return true, nil
 }
 
-// choose returns the most telling symbols, in the order of their lines.
-func (m *builder) choose(symbols []extract.Symbol, most int) []extract.Symbol {
+// lines returns the lines of a symbol.
+func lines(s extract.Symbol) string {
+	if s.EndLine <= s.Line {
+		return fmt.Sprint(s.Line)
+	}
+	return fmt.Sprintf("%d-%d", s.Line, s.EndLine)
+}
+
+// choose returns the most telling symbols whose value is at least least, in the order of their lines.
+func (m *builder) choose(symbols []extract.Symbol, most, least int) []extract.Symbol {
 	type candidate struct {
 		extract.Symbol
 		value int
 	}
+	named := m.named(symbols)
 	var all []candidate
 	for _, s := range symbols {
-		if v := m.value(s); v > 0 {
+		if v := m.value(s, named); v >= least {
 			all = append(all, candidate{s, v})
 		}
 	}
@@ -148,27 +165,48 @@ func (m *builder) choose(symbols []extract.Symbol, most int) []extract.Symbol {
 	return out
 }
 
-// value says how telling a symbol is; 0: not at all.
-func (m *builder) value(s extract.Symbol) int {
+// named counts, for each term of the goal, the symbols whose names contain it.
+func (m *builder) named(symbols []extract.Symbol) map[string]int {
+	counts := map[string]int{}
+	for _, s := range symbols {
+		terms.Split([]byte(s.Name), func(t []byte) {
+			if m.wanted[string(t)] {
+				counts[string(t)]++
+			}
+		})
+	}
+	return counts
+}
+
+const (
+	// fewest is the value of a symbol with a telling term of the goal.
+	fewest = 8
+	// common is the number of symbols of a file above which a term that they share tells nothing.
+	common = 12
+)
+
+// value says how telling a symbol is; 0: not at all. named counts the symbols with the goal's terms.
+func (m *builder) value(s extract.Symbol, named map[string]int) int {
 	value := 0
 	switch s.Kind {
 	case extract.KindClass, extract.KindStruct, extract.KindInterface, extract.KindEnum, extract.KindType:
-		value = 5
-	case extract.KindFunction, extract.KindMethod, extract.KindMacro, extract.KindModule:
-		value = 4
-	case extract.KindHeading:
 		value = 3
+	case extract.KindFunction, extract.KindMethod, extract.KindMacro, extract.KindModule:
+		value = 2
 	case extract.KindConstant, extract.KindVariable:
-		value = 1
 	default:
 		return 0
 	}
-	if s.Exported {
-		value += 2
+	if s.Exported && value > 0 {
+		value++
 	}
 	terms.Split([]byte(s.Name), func(t []byte) {
-		if m.wanted[string(t)] {
-			value += 4
+		switch n := named[string(t)]; {
+		case n == 0:
+		case n <= common:
+			value += fewest
+		default:
+			value++
 		}
 	})
 	return value
