@@ -224,7 +224,7 @@ func (a *Activities) addRepository(ctx context.Context, pipelineID int64, news *
 	if news.Files, err = a.overviewOf(ctx, run, m, func() string { return prompt.FileList(files) }); err != nil {
 		return err
 	}
-	news.Excerpts, err = a.excerpts(ctx, workspace, files, prompt.ExcerptBytes)
+	news.Excerpts, err = a.excerpts(ctx, workspace, files)
 	return err
 }
 

@@ -165,3 +165,25 @@ func TestAStepThatIsCarriedOutAgainIsLeftToItsAgent(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 2, "only the task")
 }
+
+func TestAPlanWithEditsNeedsNothingBesidesItsSummary(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "\n  - when: {agent: planner, turn: 1}\n    reply: {tool_calls: [{name: submit_plan, arguments: {summary: Say more., complexity_score: 0.1, edits: [{path: new.txt, new_text: x}]}}]}\n")
+	p := newPlanner(h, 12)
+	p.in.Planner.EditBytes = 100
+	result := p.turn()
+	require.False(t, result.More, "%v", p.results())
+	plan, err := p.Store.PlanByID(t.Context(), p.run.ID, result.ID)
+	require.NoError(t, err)
+	require.Equal(t, []string{"new.txt"}, plan.Steps[0].Files)
+	require.Equal(t, "Say more.", plan.Steps[0].Description)
+}
+
+func TestAPlanNeedsStepsOrEdits(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "\n  - when: {agent: planner, turn: 1}\n    reply: {tool_calls: [{name: submit_plan, arguments: {summary: Say more., complexity_score: 0.1}}]}\n")
+	p := newPlanner(h, 12)
+	p.in.Planner.EditBytes = 100
+	require.True(t, p.turn().More)
+	require.Contains(t, p.results()[0], "the plan has neither steps nor edits")
+}

@@ -320,14 +320,6 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 	if err != nil {
 		return err
 	}
-	each := prompt.ExcerptBytes
-	if p.turns() > 1 {
-		each = prompt.ReadableExcerptBytes
-	}
-	excerpts, err := p.excerpts(ctx, in.Repo.Workspace(), files, each)
-	if err != nil {
-		return err
-	}
 	lessons, err := p.lessons(ctx, in.Execution.RunID, in.Lessons)
 	if err != nil {
 		return err
@@ -339,6 +331,12 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 	overview, err := p.overview(ctx, files)
 	if err != nil {
 		return err
+	}
+	var excerpts []prompt.Excerpt
+	if !overview.Map || p.turns() <= 1 { // otherwise it reads what it needs
+		if excerpts, err = p.excerpts(ctx, in.Repo.Workspace(), files); err != nil {
+			return err
+		}
 	}
 	earlier, err := p.earlierWork(ctx, run, in.Lessons.Compact)
 	if err != nil {
@@ -700,9 +698,9 @@ func (a *Activities) open(ctx context.Context, execution contract.ExecutionRef, 
 	return a.Store.OpenConversation(ctx, execution.ID, messages)
 }
 
-// excerpts returns the beginnings of the files that describe a repository, its README and manifests, in
-// at most a number of bytes each.
-func (a *Activities) excerpts(ctx context.Context, ws contract.Workspace, files []string, each int) ([]prompt.Excerpt, error) {
+// excerpts returns the beginnings of the files that describe a repository: its README
+// and manifests.
+func (a *Activities) excerpts(ctx context.Context, ws contract.Workspace, files []string) ([]prompt.Excerpt, error) {
 	var out []prompt.Excerpt
 	left := prompt.ExcerptsBytes
 	for _, name := range prompt.DescriptiveFiles(files) {
@@ -713,7 +711,7 @@ func (a *Activities) excerpts(ctx context.Context, ws contract.Workspace, files 
 		if !found || !utf8.Valid(content) || left <= 0 {
 			continue
 		}
-		text := prompt.Beginning(telemetry.Redact(string(content)), min(left, each))
+		text := prompt.Beginning(telemetry.Redact(string(content)), min(left, prompt.ExcerptBytes))
 		left -= len(text)
 		out = append(out, prompt.Excerpt{Name: name, Text: text})
 	}

@@ -66,7 +66,11 @@ func (a *Activities) project(ctx context.Context, run store.Run) (*prompt.Projec
 
 // describeBaseline adds the checks that judge the result, and their outcomes on the base commit.
 func describeBaseline(p *prompt.Project, b *store.Baseline) {
-	p.Checks = promptChecks(b.Stages, b.Commands)
+	skipped := map[string]bool{}
+	for _, c := range b.Checks {
+		skipped[c.Result.Check.ID] = c.Result.Skipped
+	}
+	p.Checks = slices.DeleteFunc(promptChecks(b.Stages, b.Commands), func(c prompt.Check) bool { return skipped[c.ID] })
 	var sum contract.TestSummary
 	more := 0
 	fails := func(text string) {
@@ -106,7 +110,7 @@ func promptChecks(stages [][]contract.Check, commands map[string]string) []promp
 	for _, stage := range stages {
 		for _, c := range stage {
 			if command := commands[c.ID]; command != "" && len(told) < maxShownChecks {
-				told = append(told, prompt.Check{Name: c.Name, Command: clipped(command, maxShownCommand)})
+				told = append(told, prompt.Check{ID: c.ID, Name: c.Name, Command: clipped(command, maxShownCommand)})
 			}
 		}
 	}

@@ -93,7 +93,7 @@ func (p *Plan) Problems() []PlanProblem {
 		out = append(out, PlanProblem{Step: step, Problem: fmt.Sprintf(format, args...)})
 	}
 	if len(p.Steps) == 0 {
-		add("", "the plan has no steps")
+		add("", "the plan has neither steps nor edits")
 	}
 	if len(p.Steps) > MaxPlanSteps {
 		add("", "the plan has %d steps, more than the %d allowed", len(p.Steps), MaxPlanSteps)

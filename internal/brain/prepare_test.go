@@ -20,7 +20,7 @@ func TestAnIndexThatIsNotReadyInTimeIsMadeMeanwhile(t *testing.T) {
 	require.ErrorIs(t, err, brain.ErrNotReady)
 	text, err := h.MapOf(t.Context(), ws, "parse requests", 500, time.Minute)
 	require.NoError(t, err)
-	require.Contains(t, text, "a.go\n  3: func ParseRequest(text string) error")
+	require.Contains(t, text, "a.go (to line 3)\n  3: func ParseRequest(text string) error")
 	again, err := h.MapOf(t.Context(), ws, "parse requests", 500, 0)
 	require.NoError(t, err)
 	require.Equal(t, text, again, "what is ready is not waited for")

@@ -89,10 +89,10 @@ func TestAMapStartsWithWhatMattersForTheGoal(t *testing.T) {
 	text, err := view().Map("RetryPolicy ignores the maximum", 0)
 	require.NoError(t, err)
 	lines := strings.Split(text, "\n")
-	require.Equal(t, "http/retry.go", lines[1])
+	require.Equal(t, "http/retry.go (to line 4)", lines[1])
 	require.Contains(t, text, "cmd/main.go", "files beyond the goal follow")
 
 	text, err = view().Map("", 0)
 	require.NoError(t, err)
-	require.Equal(t, "http/client.go", strings.Split(text, "\n")[1], "what others import matters most")
+	require.Equal(t, "http/client.go (to line 4)", strings.Split(text, "\n")[1], "what others import matters most")
 }

@@ -22,7 +22,7 @@ type Seen map[string]map[int]bool
 var numberedLine = regexp.MustCompile(`(?m)^ *(\d+)\t`)
 
 // foundLine is a line of search's result.
-var foundLine = regexp.MustCompile(`(?m)^(.+?):(\d+)[:-] `)
+var foundLine = regexp.MustCompile(`(?m)^(.+?):(\d+)[:-]`)
 
 // heading is the first line of a part of a file in ask_brain's result. Lines of files begin with their
 // number, so none of them looks like it.

@@ -44,7 +44,7 @@ func TestTasksOfTheStepsOfARunBeginAlike(t *testing.T) {
 	task := func(step string) string {
 		p, err := Builder(BuilderTask{
 			GoalTitle: "A goal", PlanSummary: "A plan.", Step: contract.Step{ID: step, Name: step, Description: step},
-			Project:    &Project{Tools: []string{"go 1.26"}, Checks: []Check{{"go test", "go test ./..."}}},
+			Project:    &Project{Tools: []string{"go 1.26"}, Checks: []Check{{"t", "go test", "go test ./..."}}},
 			Repository: Repository{Files: Overview{Text: "a.go\nb.go"}, Conventions: []Excerpt{{"AGENTS.md", "Use tabs."}}, Nearby: step + ".go"},
 		})
 		require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestTextsOfTheRepositoryAndOfAgentsCannotEndTheirFences(t *testing.T) {
 	builder, err := Builder(BuilderTask{GoalTitle: "g", Step: contract.Step{ID: "step-001"}, Repository: repository, Earlier: &Earlier{Text: hostile}})
 	require.NoError(t, err)
 	repair, err := Repair(RepairTask{
-		GoalTitle: "g", Repository: repository, Summaries: []Excerpt{{"step-001", hostile}}, Diff: hostile, Logs: []Check{{hostile, hostile}}, Evidence: hostile, Message: hostile,
+		GoalTitle: "g", Repository: repository, Summaries: []Excerpt{{"step-001", hostile}}, Diff: hostile, Logs: []Check{{"", hostile, hostile}}, Evidence: hostile, Message: hostile,
 	})
 	require.NoError(t, err)
 	for _, p := range []Prompt{builder, repair} {

@@ -12,8 +12,8 @@ type Project struct {
 	Failing   []string // what already fails there
 }
 
-// Check is one of the project's checks: its name and its command, as a person would type it.
-type Check struct{ Name, Command string }
+// Check is one of the project's checks: its id, its name and its command, as a person would type it.
+type Check struct{ ID, Name, Command string }
 
 // CheckNames returns the names of the checks, for an agent that cannot run them.
 func (p *Project) CheckNames() string {

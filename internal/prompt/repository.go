@@ -18,8 +18,6 @@ const (
 	listedBytes = 64 << 10
 	// ExcerptBytes is the maximum size of one file's excerpt for the planner.
 	ExcerptBytes = 2 << 10
-	// ReadableExcerptBytes is the same for a planner that can read the file itself.
-	ReadableExcerptBytes = 400
 	// ExcerptsBytes is the maximum size of all excerpts together.
 	ExcerptsBytes = 16 << 10
 	// MaxExcerptFile is the maximum size of a file that is excerpted.

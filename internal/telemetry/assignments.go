@@ -229,6 +229,19 @@ func skipScheme(s string, from int) int {
 	return from
 }
 
+// documents reports whether the colon at sign ends a field of a docstring, such as :param secret_key:,
+// which a sentence follows.
+func documents(s string, sign int, name string) bool {
+	const longest = 80 // of what precedes a name on its line
+	if s[sign] != ':' || !strings.HasSuffix(s[:sign], name) {
+		return false
+	}
+	start := sign - len(name)
+	before := s[max(0, start-longest):start]
+	field := strings.TrimLeft(before[strings.LastIndexByte(before, '\n')+1:], " \t#*")
+	return (strings.HasPrefix(field, ":param ") || strings.HasPrefix(field, ":type ")) && strings.Count(field, ":") == 1
+}
+
 // prose reports whether a text only mentions a token («unexpected token: }») or a setting
 // («DATABASE_URL: database.url: expected a URL»). The name must be unquoted and followed by a colon
 // and a space, and the value must be a short word of lower-case letters or punctuation.
@@ -239,6 +252,9 @@ func prose(s string, sign int, name, value string) bool {
 	)
 	if strings.EqualFold(name, "DATABASE_URL") || strings.EqualFold(name, "database.url") {
 		return !strings.ContainsAny(value, "/=@") // a word of a message, not an address
+	}
+	if documents(s, sign, name) {
+		return strings.Trim(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ:`.") == ""
 	}
 	bare := strings.EqualFold(name, "token") && s[sign-1] != '"' && s[sign-1] != '\''
 	return bare && strings.HasPrefix(s[sign:], ": ") && len(value) <= longest && strings.Trim(value, signs) == ""

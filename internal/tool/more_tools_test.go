@@ -336,9 +336,9 @@ func TestRevertFileRestoresThePermissionsOfAFile(t *testing.T) {
 func TestASearchShowsTheLinesAroundItsMatches(t *testing.T) {
 	t.Parallel()
 	b := newToolFixture(t, map[string]string{"a": "1\n2\nhit\n4\n5\n6\n7\n8\nhit\nhit\n11\n", "b": "hit\n"})
-	require.Equal(t, "a:3: hit\na:9: hit\na:10: hit\nb:1: hit\n", b.call(Search, args{"pattern": "hit"}).Text)
-	require.Equal(t, "a:2- 2\na:3: hit\na:4- 4\n--\na:8- 8\na:9: hit\na:10: hit\na:11- 11\n--\nb:1: hit\n",
+	require.Equal(t, "a:3:hit\na:9:hit\na:10:hit\nb:1:hit\n", b.call(Search, args{"pattern": "hit"}).Text)
+	require.Equal(t, "a:2-2\na:3:hit\na:4-4\n--\na:8-8\na:9:hit\na:10:hit\na:11-11\n--\nb:1:hit\n",
 		b.call(Search, args{"pattern": "hit", "context": 1}).Text)
-	require.Equal(t, "a:1- 1\na:2- 2\na:3: hit\na:4- 4\na:5- 5\na:6- 6\na:7- 7\na:8- 8\na:9: hit\na:10: hit\na:11- 11\n",
+	require.Equal(t, "a:1-1\na:2-2\na:3:hit\na:4-4\na:5-5\na:6-6\na:7-7\na:8-8\na:9:hit\na:10:hit\na:11-11\n",
 		b.call(Search, args{"pattern": "hit", "path": "a", "context": 3}).Text)
 }

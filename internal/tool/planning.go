@@ -52,12 +52,19 @@ type PersonQuestion struct {
 	Why      string   `json:"why" jsonschema:"minLength=1" jsonschema_description:"What you have found, and how the plans would differ."`
 }
 
-// submission is a plan with the edits that make its change.
+// submission is a contract.Plan that may contain edits, and then needs no steps.
 type submission struct {
-	contract.Plan
+	Summary         string          `json:"summary" jsonschema_description:"What the plan does and why, in one to three sentences."`
+	ComplexityScore float64         `json:"complexity_score" jsonschema:"minimum=0,maximum=1" jsonschema_description:"Difficulty of the goal."`
+	Edits           []contract.Edit `json:"edits,omitempty" jsonschema:"maxItems=50" jsonschema_description:"The complete change, made in this order: see the rules for the plan."`
+	Steps           []contract.Step `json:"steps,omitempty" jsonschema_description:"Not needed with edits."`
+	Notes           []contract.Note `json:"notes,omitempty" jsonschema_description:"For the agents of the steps."`
+}
 
-	Steps []contract.Step `json:"steps,omitempty" jsonschema:"minItems=1" jsonschema_description:"Not needed with edits: then there is one step, for which the summary says what to do."`
-	Edits []contract.Edit `json:"edits,omitempty" jsonschema:"maxItems=50" jsonschema_description:"The complete change: see the rules for the plan."`
+// plan returns the plan.
+func (s submission) plan() contract.Plan {
+	p := contract.Plan{Summary: s.Summary, ComplexityScore: s.ComplexityScore, Steps: s.Steps, Notes: s.Notes, Edits: s.Edits}
+	return p.Completed()
 }
 
 // ForPlanning returns the tools of the planner. All of them only read. edits says whether a plan may
@@ -105,8 +112,7 @@ func submitPlan(edits bool) Tool {
 		return define(d, submit)
 	}
 	return define(d, func(ctx context.Context, env Env, p submission) (Result, error) {
-		p.Plan.Steps, p.Plan.Edits = p.Steps, p.Edits
-		return submit(ctx, env, p.Completed())
+		return submit(ctx, env, p.plan())
 	})
 }
 

@@ -19,7 +19,7 @@ var searchDescription string
 
 type searchParams struct {
 	Pattern string `json:"pattern" jsonschema:"minLength=1" jsonschema_description:"Matched within each line."`
-	Path    string `json:"path,omitempty" jsonschema_description:"Directory, file or glob. Default: all."`
+	Path    string `json:"path,omitempty" jsonschema_description:"Directory, file, or glob such as {src,test}/**.js. Default: all."`
 	Context int    `json:"context,omitempty" jsonschema:"minimum=0,maximum=20" jsonschema_description:"Lines to show before and after each match. Default: 0."`
 }
 
@@ -208,7 +208,7 @@ func (h *hits) add(name string, number int, line []byte, mark rune) {
 	if len(line) > maxHitBytes {
 		text += "…"
 	}
-	fmt.Fprintf(&h.lines, "%s:%d%c %s\n", strings.ToValidUTF8(name, "\uFFFD"), number, mark, text)
+	fmt.Fprintf(&h.lines, "%s:%d%c%s\n", strings.ToValidUTF8(name, "\uFFFD"), number, mark, text)
 }
 
 func (h *hits) text(complete bool) string {

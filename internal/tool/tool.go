@@ -349,6 +349,14 @@ func (s *Set) names() []string {
 	return names
 }
 
+// repeatedSchema is the size up to which the schema of a tool is repeated to a model whose arguments do
+// not match it. The model has it already.
+const repeatedSchema = 600
+
 func badArguments(d Definition, problem string) Result {
-	return failed(contract.CodeInvalidOutput, "The arguments of %s are not valid: %s. They must be a JSON object that matches this schema: %s", d.Name, problem, d.Parameters)
+	again := "the schema of its parameters"
+	if len(d.Parameters) <= repeatedSchema {
+		again = "this schema: " + string(d.Parameters)
+	}
+	return failed(contract.CodeInvalidOutput, "The arguments of %s are not valid: %s. They must be a JSON object that matches %s.", d.Name, problem, again)
 }

@@ -364,11 +364,11 @@ func TestSearchFindsLinesAndSkipsWhatIsNoText(t *testing.T) {
 		"a.go": "package a\n\nfunc Name() {}\n", "b/b.go": "func name() {}\r\n// Name\n", "bin": "Name\x00", "big": strings.Repeat("x", 1<<20) + "Name",
 		".gitignore": "skip\n", "skip": "Name", "long.txt": strings.Repeat("é", 400) + "xName\n",
 	})
-	require.Equal(t, "a.go:3: func Name() {}\nb/b.go:2: // Name\n", b.call(Search, args{"pattern": `\bName`}).Text)
-	require.Equal(t, "b/b.go:1: func name() {}\n", b.call(Search, args{"pattern": `(?i)func name\(\) \{\}$`, "path": "b"}).Text)
-	require.Equal(t, "a.go:3: func Name() {}\n", b.call(Search, args{"pattern": "Name", "path": "*.go"}).Text)
-	require.Equal(t, "b/b.go:2: // Name\n", b.call(Search, args{"pattern": "Name", "path": "b/b.go"}).Text)
-	require.Equal(t, "long.txt:1: "+strings.Repeat("é", 150)+"…\n", b.call(Search, args{"pattern": "xName"}).Text)
+	require.Equal(t, "a.go:3:func Name() {}\nb/b.go:2:// Name\n", b.call(Search, args{"pattern": `\bName`}).Text)
+	require.Equal(t, "b/b.go:1:func name() {}\n", b.call(Search, args{"pattern": `(?i)func name\(\) \{\}$`, "path": "b"}).Text)
+	require.Equal(t, "a.go:3:func Name() {}\n", b.call(Search, args{"pattern": "Name", "path": "*.go"}).Text)
+	require.Equal(t, "b/b.go:2:// Name\n", b.call(Search, args{"pattern": "Name", "path": "b/b.go"}).Text)
+	require.Equal(t, "long.txt:1:"+strings.Repeat("é", 150)+"…\n", b.call(Search, args{"pattern": "xName"}).Text)
 	require.Equal(t, "[nothing matches]\n", b.call(Search, args{"pattern": "nowhere"}).Text)
 	require.False(t, b.call(Search, args{"pattern": "x", "path": "none"}).OK)
 	require.False(t, b.call(Search, args{"pattern": "x", "path": "bin"}).OK)

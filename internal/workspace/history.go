@@ -21,7 +21,7 @@ const (
 	historyDepth = 1000
 	// historyCommits is how many commits History lists, and historyBesideLines how many beside the
 	// origins of lines.
-	historyCommits     = 25
+	historyCommits     = 12
 	historyBesideLines = 5
 	// historyBytes limits the output of each of its git commands.
 	historyBytes = 64 << 10

@@ -106,20 +106,23 @@ func (m *builder) add(text string) bool {
 	return true
 }
 
+// addAbove adds a text if it fits without the reserve.
+func (m *builder) addAbove(text string, reserve int) bool {
+	return Tokens(text) <= m.left-reserve && m.add(text)
+}
+
 // file adds a file with its most telling signatures, and leaves the reserve. It says whether the file
 // itself fitted.
 func (m *builder) file(doc uint32, signatures, reserve int) (bool, error) {
-	name := prompt.ShownPath(m.corpus.Path(doc)) + "\n"
-	if Tokens(name) > m.left-reserve {
-		return false, nil
-	}
-	m.add(name)
 	if signatures == 0 {
-		return true, nil
+		return m.addAbove(prompt.ShownPath(m.corpus.Path(doc))+"\n", reserve), nil
 	}
 	e, err := m.corpus.Extract(doc)
 	if err != nil {
 		return false, fmt.Errorf("read what is known of %s: %w", m.corpus.Path(doc), err)
+	}
+	if !m.addAbove(fmt.Sprintf("%s (to line %d)\n", prompt.ShownPath(m.corpus.Path(doc)), e.Lines), reserve) {
+		return false, nil
 	}
 	least := 1
 	if pin.IsTest(m.corpus.Path(doc)) {
@@ -127,10 +130,9 @@ func (m *builder) file(doc uint32, signatures, reserve int) (bool, error) {
 	}
 	for _, s := range m.choose(e.Symbols, signatures, least) {
 		line := fmt.Sprintf("  %s: %s\n", lines(s), signature(s))
-		if Tokens(line) > m.left-reserve {
+		if !m.addAbove(line, reserve) {
 			break
 		}
-		m.add(line)
 	}
 	return true, nil
 }

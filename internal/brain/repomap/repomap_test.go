@@ -34,7 +34,7 @@ func TestAMapShowsSignaturesOfWhatMattersAndAllDirectories(t *testing.T) {
 	t.Parallel()
 	text := mapOf(t, files, "parse args", 1000)
 	require.Contains(t, text, "5 files.")
-	require.Contains(t, text, "parse/parser.go\n  4: type Parser struct")
+	require.Contains(t, text, "parse/parser.go (to line 8)\n  4: type Parser struct")
 	require.Contains(t, text, "  6: func (p *Parser) ParseArgs(text string) ([]string, error)\n")
 	require.Less(t, strings.Index(text, "parse/parser.go"), strings.Index(text, "\nDirectories"))
 	require.Contains(t, text, "./ 5 (go 3, javascript 1, markdown 1)\n")
