@@ -35,7 +35,7 @@ func TestARepositoryIsIndexedSearchedAndMappedOnTheCommandLine(t *testing.T) {
 	require.Len(t, answer.Files, 1)
 	require.Equal(t, "Nothing was found. Use other words.\n", p.ok(t, "brain", "search", "zzzz", "--repo", repo).out)
 	out = p.ok(t, "brain", "map", "--repo", repo, "--goal", "round the total", "--tokens", "300").out
-	require.Regexp(t, `(?s)^3 files\. .*shop/invoice\.go\n  4: func Total\(lines \[\]Line\) Money\n.*Directories`, out)
+	require.Regexp(t, `(?s)^3 files\. .*shop/invoice\.go \(to line 4\)\n  4: func Total\(lines \[\]Line\) Money\n.*Directories`, out)
 
 	for want, args := range map[string][]string{
 		"the query is empty":           {"search", " ", "--repo", repo},

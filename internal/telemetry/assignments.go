@@ -238,8 +238,8 @@ func documents(s string, sign int, name string) bool {
 	}
 	start := sign - len(name)
 	before := s[max(0, start-longest):start]
-	field := strings.TrimLeft(before[strings.LastIndexByte(before, '\n')+1:], " \t#*")
-	return (strings.HasPrefix(field, ":param ") || strings.HasPrefix(field, ":type ")) && strings.Count(field, ":") == 1
+	at := max(strings.LastIndex(before, ":param "), strings.LastIndex(before, ":type "))
+	return at >= 0 && !strings.ContainsAny(before[at+1:], ":=\n")
 }
 
 // prose reports whether a text only mentions a token («unexpected token: }») or a setting

@@ -27,7 +27,7 @@ func TestSecretsLeaveTheText(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"an OpenAI key", "key " + openAI + ".", "key [redacted]."},
 		{"a project key", "sk-" + "proj-" + strings.Repeat("a_-B", 6), "[redacted]"},
-		{"the field of a docstring", "  :param secret_key: The bytes to sign with.", "  :param secret_key: The bytes to sign with."},
+		{"the field of a docstring", "181\t  :param bytes secret_key: The bytes to sign with.", "181\t  :param bytes secret_key: The bytes to sign with."},
 		{"a value after the field of a docstring", ":param password: hunter2", ":param password: [redacted]"},
 		{"a GitHub token", "(" + github + ")", "([redacted])"},
 		{"a fine-grained GitHub token", "github_" + "pat_" + strings.Repeat("1aB_", 8), "[redacted]"},

@@ -20,7 +20,7 @@ var searchDescription string
 type searchParams struct {
 	Pattern string `json:"pattern" jsonschema:"minLength=1" jsonschema_description:"Matched within each line."`
 	Path    string `json:"path,omitempty" jsonschema_description:"Directory, file, or glob such as {src,test}/**.js. Default: all."`
-	Context int    `json:"context,omitempty" jsonschema:"minimum=0,maximum=20" jsonschema_description:"Lines to show before and after each match. Default: 0."`
+	Context int    `json:"context,omitempty" jsonschema:"minimum=0" jsonschema_description:"Lines to show before and after each match, at most 20. Default: 0."`
 }
 
 func search() Tool {
@@ -40,7 +40,7 @@ func (f *files) search(ctx context.Context, p searchParams) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hits := &hits{limits: f.limits, pattern: pattern, context: p.Context}
+	hits := &hits{limits: f.limits, pattern: pattern, context: min(p.Context, maxContext)}
 	if scope.file {
 		ctx, cancel := context.WithTimeoutCause(ctx, f.limits.WalkTime, errTooSlow)
 		defer cancel()
@@ -198,6 +198,9 @@ func (n *nearby) line(number int, line []byte, mark rune) {
 	n.add(n.name, number, line, mark)
 	n.last = number
 }
+
+// maxContext is the number of lines that a search shows before and after a match.
+const maxContext = 20
 
 // maxHitBytes prevents minified files from filling a result.
 const maxHitBytes = 300
