@@ -89,6 +89,7 @@ type StepInput struct {
 	Resume       *ResumePoint      `json:"go_on,omitempty"`
 	Worker       string            `json:"worker,omitempty"` // for the step; empty: any worker of the role
 	Setup        *SetupTask        `json:"setup,omitempty"`  // of the environment agent
+	Planner      Credit            `json:"planner,omitzero"` // for a change that the plan contains; Step is empty
 }
 
 // LoopSettings are the limits of an agent loop.

@@ -22,7 +22,7 @@ func TestAPlanThatCannotBeCarriedOutSaysWhy(t *testing.T) {
 		steps []contract.Step
 		says  string
 	}{
-		"no steps":           {nil, "no steps"},
+		"no steps":           {nil, "neither steps nor edits"},
 		"too many":           {slices.Repeat([]contract.Step{step("a")}, contract.MaxPlanSteps+1), "more than the 100 allowed"},
 		"a doubled id":       {[]contract.Step{step("a"), step("a")}, `two steps have the id "a"`},
 		"a bad id":           {[]contract.Step{step("a/b")}, "letters, digits"},

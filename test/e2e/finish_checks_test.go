@@ -110,6 +110,7 @@ func editedWell(t *testing.T, w *stackTests) {
 	w.end(t, id, contract.StatusDone)
 	run := w.Inspect(t, id)
 	require.Equal(t, "right", harness.Git(t, w.shell, "show", run.ReleaseCommit+":made.txt"))
+	require.Contains(t, harness.Git(t, w.shell, "show", "-s", run.ReleaseCommit), "RGPT-Prompt: planner@", "the planner made the change")
 	made, err := w.Store(t).ModelCalls(t.Context(), id)
 	require.NoError(t, err)
 	require.Len(t, made, 2, "a look and a plan")

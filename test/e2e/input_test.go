@@ -95,7 +95,7 @@ func (w *stackTests) refusals(t *testing.T) map[string]refusal {
 		"a model without provider": {args: create("--model", "x"), says: []string{"provider/model"}},
 		"a plan that is none":      {args: create("--plan", at("plans", "text.yaml")), says: []string{"text.yaml"}},
 		"a plan in a circle":       {args: create("--plan", at("plans", "cycle.yaml")), says: []string{"dependency cycle"}},
-		"a plan without steps":     {args: create("--plan", at("plans", "none.yaml")), says: []string{"no steps"}},
+		"a plan without steps":     {args: create("--plan", at("plans", "none.yaml")), says: []string{"neither steps nor edits"}},
 		"no such plan":             {args: create("--plan", at("plans", "nowhere.yaml")), says: []string{"nowhere.yaml"}},
 		"an unknown key":           {args: create("--set", "execution.parallel_step=2"), says: []string{"parallel_step"}},
 		"an unknown flag":          {args: create("--gaol", "x"), says: []string{"gaol"}},

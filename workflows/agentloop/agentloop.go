@@ -407,11 +407,19 @@ func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome
 	return nil
 }
 
+// credit names the model that made the change: the planner's, if its edits are all of it.
+func (l *loop) credit() contract.Credit {
+	if l.Planned && l.Turn <= 1 {
+		return contract.Credit{Step: l.in.Step, Model: l.in.Planner.Model, Prompt: l.in.Planner.Prompt}
+	}
+	return contract.Credit{Step: l.in.Step, Model: l.Model.Model, Prompt: l.Prompt}
+}
+
 // finish closes the execution and returns the step's result.
 func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
 	result := contract.StepResult{
 		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
-		Credit: contract.Credit{Step: l.in.Step, Model: l.Model.Model, Prompt: l.Prompt},
+		Credit: l.credit(),
 		Usage:  l.Usage, ExecutionID: l.Execution.ID, Turns: l.Turn, Attempt: l.Execution.Attempt, Failure: failure,
 		Conflict: l.conflict, Lost: l.lost,
 	}

@@ -114,7 +114,8 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 	child := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, PlanID: r.PlanID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
 		Workspace: start, Needs: rest, Model: model, Settings: settings, Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
-		Conversation: r.forkedConversation(step.ID), Resume: r.Heals.TakeResume(step.ID), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
+		Conversation: r.forkedConversation(step.ID), Resume: r.Heals.TakeResume(step.ID),
+		Planner: r.plannerCredit(), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
 	})
 	g.running++
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -127,6 +128,14 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 		g.ended++
 		g.finish(step.ID, result, err)
 	})
+}
+
+// plannerCredit names the model that made the plan; empty: a person supplied it.
+func (r *run) plannerCredit() contract.Credit {
+	if r.Planning.Prompt == "" {
+		return contract.Credit{}
+	}
+	return contract.Credit{Model: r.Models[contract.AgentPlanner].Model, Prompt: r.Planning.Prompt}
 }
 
 // forkedConversation returns the beginning of a forked step's conversation. Later attempts start
