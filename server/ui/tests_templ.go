@@ -1710,8 +1710,11 @@ func testFiles(files []contract.Artifact) templ.Component {
 	})
 }
 
+// pictureEndings are those of the images that the dashboard serves.
+var pictureEndings = []string{".png", ".jpg", ".jpeg", ".webp", ".gif"}
+
 func isPicture(f contract.Artifact) bool {
-	return f.Type == contract.ArtifactScreenshot && f.Size <= ShownPicture
+	return f.Type == contract.ArtifactScreenshot && f.Size <= ShownPicture && slices.Contains(pictureEndings, strings.ToLower(path.Ext(f.Name)))
 }
 
 // pictureHref returns the address of an image from a test.
@@ -1750,7 +1753,7 @@ func testFilesBox(t TestsPage) templ.Component {
 		var templ_7745c5c3_Var75 templ.SafeURL
 		templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(RunHref(t.Head.Run.ID, "artifacts")))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `tests.templ`, Line: 463, Col: 81}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `tests.templ`, Line: 466, Col: 81}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var75))
 		if templ_7745c5c3_Err != nil {
