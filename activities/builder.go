@@ -40,12 +40,15 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 		out.At, err = a.resumeFrom(ctx, out.Execution, *in.Conversation, out.Workspace)
 		return out, err
 	}
-	if resumes(in.Resume, out.Workspace) {
-		out.At = in.Resume.At.Of(out.Workspace)
-	} else if out.Planned, err = a.openEdits(ctx, out.Execution, in, out.Workspace); err != nil {
+	if err := a.open(ctx, out.Execution, p); err != nil {
 		return out, err
 	}
-	return out, a.open(ctx, out.Execution, p)
+	if resumes(in.Resume, out.Workspace) {
+		out.At = in.Resume.At.Of(out.Workspace)
+		return out, nil
+	}
+	out.Planned, err = a.openEdits(ctx, out.Execution, in, out.Workspace)
+	return out, err
 }
 
 // openEdits stores the edits of a step's plan as its first turn, and reports whether there are any. They

@@ -187,3 +187,34 @@ func TestAPlanNeedsStepsOrEdits(t *testing.T) {
 	require.True(t, p.turn().More)
 	require.Contains(t, p.results()[0], "the plan has neither steps nor edits")
 }
+
+func TestEditsThatCannotBeMadeInTheLastTurnAreLeftOut(t *testing.T) {
+	t.Parallel()
+	plan := withEdits(`{path: hello.txt, old_text: goodbye, new_text: x}`)
+	h := newFixture(t, "\n  - when: {agent: planner, turn: 1}\n    reply: {tool_calls: [{name: read_file, arguments: {path: hello.txt}}]}\n"+
+		"  - when: {agent: planner, turn: 2}\n    reply: {tool_calls: [{name: submit_plan, arguments: "+plan+"}]}\n")
+	p := newPlanner(h, 2)
+	p.in.Planner.EditBytes = 100
+	require.True(t, p.turn().More)
+	result := p.turn()
+	require.False(t, result.More)
+	require.Equal(t, contract.PlanWithoutEdits, result.Review.Findings[0].Kind)
+	stored, err := p.Store.PlanByID(t.Context(), p.run.ID, result.ID)
+	require.NoError(t, err)
+	require.Empty(t, stored.Edits)
+}
+
+func TestAReviewedPlanIsTheOneThatWasAccepted(t *testing.T) {
+	t.Parallel()
+	refused, accepted := withEdits(`{path: hello.txt, old_text: goodbye, new_text: x}`), withEdits(`{path: hello.txt, old_text: hello, new_text: hi}`)
+	h := newFixture(t, "\n  - when: {agent: planner, turn: 1}\n    reply: {tool_calls: [{name: submit_plan, arguments: "+refused+"}, {name: submit_plan, arguments: "+accepted+"}]}\n"+
+		"  - when: {agent: planner, turn: 2}\n    reply: {tool_calls: [{name: list_files, arguments: {}}]}\n")
+	p := newPlanner(h, 12)
+	p.in.Planner.EditBytes, p.in.Planner.Critique = 100, contract.CritiqueOn
+	require.True(t, p.turn().More)
+	result := p.turn() // the review is unusable
+	require.False(t, result.More)
+	stored, err := p.Store.PlanByID(t.Context(), p.run.ID, result.ID)
+	require.NoError(t, err)
+	require.Equal(t, "hi", stored.Edits[0].NewText)
+}

@@ -73,15 +73,16 @@ var plannerLimits = tool.Limits{ReadBytes: 32 << 10, AnswerBytes: 16 << 10, List
 // planTurn is one turn of planning.
 type planTurn struct {
 	*Activities
-	in     contract.PlanInput
-	run    store.Run
-	schema model.Schema
-	turn   int
-	owner  int64 // execution that owns the plan's row
-	told   []model.Message
-	ask    *contract.PlannerQuestion // that a person must answer before the next turn; nil: none
-	draft  *contract.Plan            // that the planner reviews in this turn; nil: none
-	state  contract.PlanState        // after the turn
+	in        contract.PlanInput
+	run       store.Run
+	schema    model.Schema
+	turn      int
+	owner     int64 // execution that owns the plan's row
+	told      []model.Message
+	ask       *contract.PlannerQuestion // that a person must answer before the next turn; nil: none
+	draft     *contract.Plan            // that the planner reviews in this turn; nil: none
+	lostEdits string                    // why the plan's edits were left out; "": they were not
+	state     contract.PlanState        // after the turn
 }
 
 // Plan makes one turn of planning: a model call, and the read-only tool calls that it asks for. When
@@ -116,7 +117,7 @@ func (a *Activities) Plan(ctx context.Context, in contract.PlanInput) (contract.
 	if err != nil {
 		return contract.PlanResult{}, err
 	}
-	if p.draft == nil && p.reviewed(plan.ComplexityScore, len(review.Findings)) {
+	if p.draft == nil && p.lostEdits == "" && p.reviewed(plan.ComplexityScore, len(review.Findings)) {
 		more.State.Draft = p.turn
 		return more, nil
 	}
@@ -159,6 +160,9 @@ func (p *planTurn) review(ctx context.Context, plan *contract.Plan) (*contract.P
 		return nil, err
 	}
 	r.Findings = planning.Findings(*plan, facts)
+	if p.lostEdits != "" {
+		r.Findings = append(r.Findings, contract.PlanFinding{Kind: contract.PlanWithoutEdits, Text: "the planner's edits were left out in its last turn: " + p.lostEdits})
+	}
 	r.Risk = planning.Risk(*plan, r.Findings, p.run.Settings.Release.Protected, len(facts.Failing))
 	if r.Estimate, err = p.estimate(ctx, p.run, *plan); err != nil {
 		return nil, err
@@ -212,13 +216,19 @@ func (p *planTurn) readDraft(ctx context.Context) (*contract.Plan, error) {
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return nil, fmt.Errorf("read the stored response of execution %d, turn %d: %w", p.in.Execution.ID, p.state.Draft, err)
 	}
-	for _, c := range answer.ToolCalls {
+	for i, c := range answer.ToolCalls {
 		if c.Name != tool.SubmitPlan {
 			continue
 		}
-		if plan, err := planning.Submitted(c.Arguments); err == nil && verdict.Plan(plan) == nil {
-			return &plan, nil
+		done, _, err := p.Store.ToolResult(ctx, p.in.Execution.ID, p.state.Draft, i)
+		if errors.Is(err, store.ErrNotFound) || err == nil && !done.Outcome.OK {
+			continue // not carried out, or refused
 		}
+		if err != nil {
+			return nil, err
+		}
+		plan, err := planning.Submitted(c.Arguments)
+		return &plan, err
 	}
 	plan, err := verdict.ReadPlan(p.schema, answer.Text)
 	return &plan, err
@@ -441,7 +451,7 @@ func (p *planTurn) acceptable(plan contract.Plan) string {
 		return fmt.Sprintf("its edits take up %d bytes, more than the %d allowed; submit it without edits, and the agent of the step makes the change", size, most)
 	}
 	hidden := func(e contract.Edit) bool { return strings.Contains(e.OldText+e.NewText, telemetry.Redacted) }
-	if slices.ContainsFunc(plan.Edits, hidden) && !strings.Contains(p.run.GoalTitle+p.run.GoalDescription, telemetry.Redacted) {
+	if slices.ContainsFunc(plan.Edits, hidden) {
 		return "an edit contains " + telemetry.Redacted + ", which stands for text that you cannot see; submit the plan without edits"
 	}
 	return ""
@@ -616,6 +626,9 @@ func (c *planCalls) taken(call model.ToolCall, out contract.ToolOutcome, message
 	}
 	if call.Name == tool.SubmitPlan {
 		if !out.OK {
+			if plan := c.withoutEdits(call.Arguments, shown.Text); plan != nil {
+				return plan, nil
+			}
 			c.refused = shown.Text
 			return nil, nil //nolint:nilnil // the model can correct it
 		}
@@ -627,6 +640,24 @@ func (c *planCalls) taken(call model.ToolCall, out contract.ToolOutcome, message
 		c.state.Reads++
 	}
 	return nil, nil //nolint:nilnil // it has read something
+}
+
+// withoutEdits returns a refused plan without its edits, if that is a plan and the planner has no turn
+// left to correct it: the agent of the step can make the change.
+func (c *planCalls) withoutEdits(arguments, why string) *contract.Plan {
+	if c.draft != nil || !c.last() {
+		return nil
+	}
+	plan, err := planning.Submitted(arguments)
+	if err != nil || len(plan.Edits) == 0 {
+		return nil
+	}
+	plan.Edits = nil
+	if verdict.Plan(plan) != nil {
+		return nil
+	}
+	c.lostEdits = fault.Clip(why, maxRefusal)
+	return &plan
 }
 
 // readLimit returns how much the planner may read for one plan.

@@ -54,6 +54,7 @@ const (
 	PlanFailingCriterion PlanFindingKind = "failing_criterion" // the base commit already fails it
 	PlanMissingFile      PlanFindingKind = "missing_file"      // it does not exist, and nothing creates it
 	PlanSameFile         PlanFindingKind = "same_file"         // two independent steps change it
+	PlanWithoutEdits     PlanFindingKind = "without_edits"     // its edits could not be made
 	PlanOnlyChecks       PlanFindingKind = "only_checks"       // the step changes nothing
 )
 

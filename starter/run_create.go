@@ -25,6 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
@@ -245,6 +246,7 @@ func (a *app) readPlan(file string) (*contract.Plan, error) {
 	if err := readStrictly(file, "plan", text, &plan); err != nil {
 		return nil, err
 	}
+	plan = plan.Completed()
 	return &plan, verdict.Plan(plan)
 }
 
@@ -319,7 +321,7 @@ func printPlan(w io.Writer, p knownPlan) {
 	}
 	if len(p.Edits) > 0 {
 		fmt.Fprintf(w, "  edits that the planner made, before the agent of the step begins:\n")
-		for line := range strings.Lines(planning.EditsText(p.Edits, maxShownEdits)) {
+		for line := range strings.Lines(telemetry.Redact(planning.EditsText(p.Edits, maxShownEdits))) {
 			fmt.Fprintf(w, "    %s\n", terminal.Clean(strings.TrimRight(line, "\n")))
 		}
 	}

@@ -59,6 +59,8 @@ type runFixture struct {
 	infra       bool             // checks fail because of a machine
 	releases    func(commit int) // called while a release is running
 	planned     []contract.PlanInput
+	edits       bool                                         // plans contain edits
+	byPlan      []bool                                       // of each turn of a step: it was the plan's
 	onPlan      func(contract.PlanInput) contract.PlanResult // may ask for another turn
 }
 
@@ -302,7 +304,7 @@ func (w *runFixture) openStep(ctx context.Context, in contract.OpenStepInput) (c
 	for _, c := range in.Needs {
 		in.Workspace.Tree += "+" + c.To.Tree
 	}
-	return contract.OpenStepResult{Execution: begun.Execution, Workspace: in.Workspace, Prompt: "builder@1"}, w.failing(contract.ActivityOpenStep + "/" + step)
+	return contract.OpenStepResult{Execution: begun.Execution, Workspace: in.Workspace, Prompt: "builder@1", Planned: w.edits}, w.failing(contract.ActivityOpenStep + "/" + step)
 }
 
 // madePlan is the id of the plan that the model made.
@@ -328,6 +330,7 @@ func (w *runFixture) think(_ context.Context, in contract.ThinkInput) (contract.
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.thinks[in.Execution.Step]++
+	w.byPlan = append(w.byPlan, in.Planned)
 	answer := contract.ThinkResult{Calls: []contract.ToolCallRef{{Tool: "edit_file"}}, Finish: in.Turn > 1}
 	if queue, ok := w.answers[in.Execution.Step]; ok {
 		answer = queue[min(in.Turn, len(queue))-1]

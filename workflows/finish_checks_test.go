@@ -178,3 +178,16 @@ func TestAnAgentThatFinishesBesideAFailedCallSeesItsResultFirst(t *testing.T) {
 		})
 	}
 }
+
+func TestAnAgentContinuesFromEditsOfThePlanThatFailedEvenIfNothingIsChecked(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.edits, w.plan = true, planOf("step-001")
+	finish := contract.ToolCallRef{Index: 1, Tool: "finish", ReadOnly: true}
+	turn := contract.ThinkResult{Finish: true, Calls: []contract.ToolCallRef{{Tool: failingTool}, finish}}
+	w.answers["step-001"] = []contract.ThinkResult{turn, turn}
+	result := w.orchestrate(t)
+	require.Equal(t, contract.StatusDone, result.Status, "%v", result.Failure)
+	require.Equal(t, 2, w.thinks["step-001"], "the turn of the plan, and one of the agent, which insists")
+	require.Equal(t, []bool{true, false}, w.byPlan)
+}

@@ -348,6 +348,7 @@ func (r *Runs) choosePlanner(ctx context.Context, cfg *config.Config, c Creation
 		}
 	}
 	if s.PlanGiven = c.Plan != nil; s.PlanGiven {
+		*c.Plan = c.Plan.Completed()
 		if err := verdict.Plan(*c.Plan); err != nil {
 			return err
 		}

@@ -154,6 +154,7 @@ func sendFailure(err error, target, name string, gone func() error) error {
 // ApproveEdited stores a plan that a person edited and approves it. The edited plan is stored as a
 // new plan, and becomes the current one when the run accepts the approval.
 func (r *Runs) ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error) {
+	plan = plan.Completed()
 	if err := verdict.Plan(plan); err != nil {
 		return contract.Ack{}, err
 	}

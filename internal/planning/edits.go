@@ -2,8 +2,12 @@ package planning
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -25,19 +29,40 @@ func KeptEdits(before, after contract.Plan) []contract.Edit {
 	return after.Edits
 }
 
-// EditsText shows the edits of a plan like a patch, in at most most bytes: for each edit the path, the
-// lines that it removes, and those that it adds.
+// EditsText shows the edits of a plan like a patch: for each edit the path, the lines that it removes,
+// and those that it adds. A text of more than most bytes ends with the number of edits that it leaves
+// out.
 func EditsText(edits []contract.Edit, most int) string {
 	var b strings.Builder
-	for _, e := range edits {
-		b.WriteString("--- " + e.Path + "\n")
+	for i, e := range edits {
+		before := b.Len()
+		b.WriteString("--- " + shownEdit(e) + "\n")
 		writeLines(&b, "-", e.OldText)
 		writeLines(&b, "+", e.NewText)
 		if b.Len() > most {
-			break
+			shown := fault.Clip(b.String(), most)
+			if before == 0 {
+				return fmt.Sprintf("%s\n[this edit is shown in part; %d more edits are not shown]\n", shown, len(edits)-1)
+			}
+			return fmt.Sprintf("%s[%d of %d edits are not shown]\n", b.String()[:before], len(edits)-i, len(edits))
 		}
 	}
-	return fault.Clip(b.String(), most)
+	return b.String()
+}
+
+// shownEdit names the file of an edit on one line, and says what is special about the edit.
+func shownEdit(e contract.Edit) string {
+	name := e.Path
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		name = strconv.QuoteToGraphic(name)
+	}
+	switch {
+	case e.OldText == "":
+		return name + " (new file)"
+	case e.ReplaceAll:
+		return name + " (every occurrence)"
+	}
+	return name
 }
 
 func writeLines(b *strings.Builder, mark, text string) {

@@ -12,8 +12,10 @@ import (
 func TestEditsAreShownLikeAPatch(t *testing.T) {
 	t.Parallel()
 	edits := []contract.Edit{{Path: "a.go", OldText: "one\ntwo", NewText: "two\r\n"}, {Path: "b.go", NewText: "new\n"}}
-	require.Equal(t, "--- a.go\n-one\n-two\n+two\n--- b.go\n+new\n", planning.EditsText(edits, 1000))
-	require.Equal(t, "--- a.go …", planning.EditsText(edits, 12))
+	require.Equal(t, "--- a.go\n-one\n-two\n+two\n--- b.go (new file)\n+new\n", planning.EditsText(edits, 1000))
+	require.Equal(t, "--- a.go\n-one\n-two\n+two\n[1 of 2 edits are not shown]\n", planning.EditsText(edits, 30))
+	require.Equal(t, "--- a.go\n …\n[this edit is shown in part; 1 more edits are not shown]\n", planning.EditsText(edits, 13))
+	require.Equal(t, "--- \"a\\n-b\" (every occurrence)\n-x\n+y\n", planning.EditsText([]contract.Edit{{Path: "a\n-b", OldText: "x", NewText: "y", ReplaceAll: true}}, 1000))
 }
 
 func TestTheFilesOfEditsAreAmongThoseOfTheStep(t *testing.T) {

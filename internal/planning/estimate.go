@@ -3,6 +3,7 @@ package planning
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -143,6 +144,7 @@ func Risk(p contract.Plan, findings []contract.PlanFinding, protected []string, 
 			raise(s.RiskLevel, "the planner rates the risk of %s as %s", s.ID, s.RiskLevel)
 		}
 		for _, name := range s.Files {
+			name = path.Clean(name)
 			if at := slices.IndexFunc(protected, func(pattern string) bool { return glob.Match(strings.ToLower(pattern), strings.ToLower(name)) }); at >= 0 {
 				raise(contract.LevelHigh, "%s changes %s, which is protected (git.protected)", s.ID, shown(name))
 			}

@@ -253,7 +253,7 @@ func prose(s string, sign int, name, value string) bool {
 	if strings.EqualFold(name, "DATABASE_URL") || strings.EqualFold(name, "database.url") {
 		return !strings.ContainsAny(value, "/=@") // a word of a message, not an address
 	}
-	if documents(s, sign, name) {
+	if documents(s, sign, name) && strings.HasPrefix(s[sign:], ": ") && len(value) <= longest {
 		return strings.Trim(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ:`.") == ""
 	}
 	bare := strings.EqualFold(name, "token") && s[sign-1] != '"' && s[sign-1] != '\''

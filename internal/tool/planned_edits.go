@@ -3,6 +3,7 @@ package tool
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -52,10 +53,11 @@ func plannedFiles(edits []contract.Edit) []*plannedFile {
 	var out []*plannedFile
 	byPath := map[string]*plannedFile{}
 	for _, e := range edits {
-		f, known := byPath[e.Path]
+		name := path.Clean(e.Path)
+		f, known := byPath[name]
 		if !known {
-			f = &plannedFile{path: e.Path}
-			byPath[e.Path], out = f, append(out, f)
+			f = &plannedFile{path: name}
+			byPath[name], out = f, append(out, f)
 		}
 		if e.OldText == "" && !known {
 			f.creates, f.content = true, e.NewText

@@ -332,7 +332,11 @@ func ComparePlans(before, after contract.Plan) (out []StepChange) {
 			out = append(out, StepChange{s.ID, s.Name, "added", nil})
 			continue
 		}
-		if fields := changedFields(old, s); len(fields) > 0 {
+		fields := changedFields(old, s)
+		if len(after.Steps) == 1 && !slices.Equal(before.Edits, after.Edits) {
+			fields = append(fields, "edits")
+		}
+		if len(fields) > 0 {
 			out = append(out, StepChange{s.ID, s.Name, "changed", fields})
 		}
 	}

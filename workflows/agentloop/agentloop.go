@@ -316,7 +316,13 @@ func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *co
 // finishesApart reports whether a call that finishes is carried out after all others of its turn,
 // because it may be refused.
 func (l *loop) finishesApart() bool {
-	return l.in.Settings.FinishRefusals > 0 || l.in.Settings.HoldFinish
+	return l.in.Settings.FinishRefusals > 0 || l.holdsFinish()
+}
+
+// holdsFinish reports whether an agent that wants to finish beside a failed call sees its result first.
+// In a turn of the plan, no agent has seen any result.
+func (l *loop) holdsFinish() bool {
+	return l.in.Settings.HoldFinish || l.Planned && l.Turn == 1
 }
 
 // recordDone records the outcomes of the calls that were carried out with their model call, which are

@@ -43,7 +43,7 @@ func finishApart(calls []contract.ToolCallRef) (others, last []contract.ToolCall
 // agents that finish beside a failed call see its result first.
 func (l *loop) tryToFinish(ctx workflow.Context, last []contract.ToolCallRef) (more bool, _ *contract.Failure) {
 	var why refusal
-	if l.in.Settings.HoldFinish && l.undone && l.Workspace.Tree != l.HeldTree {
+	if l.holdsFinish() && l.undone && l.Workspace.Tree != l.HeldTree {
 		why.undone, l.HeldTree = true, l.Workspace.Tree
 	} else if l.Workspace.Tree != l.From.Tree && l.Workspace.Tree != l.RefusedTree && l.Refused < l.in.Settings.FinishRefusals {
 		began := workflow.Now(ctx)

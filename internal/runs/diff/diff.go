@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/planning"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // Diff lists the differences of the right side from the left side, regressions first. The names and
@@ -225,6 +227,7 @@ func comparePlans(a, b *contract.Plan) PlanDiff {
 	if a != nil && b != nil {
 		d.Changed = fieldsOf(d.Changed, "summary", left.Summary, right.Summary)
 		d.Changed = fieldsOf(d.Changed, "complexity_score", left.ComplexityScore, right.ComplexityScore)
+		d.Changed = fieldsOf(d.Changed, "edits", shownEdits(left), shownEdits(right))
 	}
 	for _, s := range left.Steps {
 		if _, there := right.Step(s.ID); !there {
@@ -262,6 +265,13 @@ func compareSteps(a, b contract.Step) (changed []FieldChange) {
 	changed = fieldsOf(changed, "risk_level", a.RiskLevel, b.RiskLevel)
 	changed = listsOf(changed, "verification_criteria", a.VerificationCriteria, b.VerificationCriteria)
 	return listsOf(changed, "files", a.Files, b.Files)
+}
+
+// maxEdits is the number of bytes of a plan's edits in a comparison.
+const maxEdits = 4 << 10
+
+func shownEdits(p contract.Plan) string {
+	return telemetry.Redact(planning.EditsText(p.Edits, maxEdits))
 }
 
 func fieldsOf[T comparable](to []FieldChange, field string, a, b T) []FieldChange {

@@ -2,11 +2,13 @@ package rerun
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/planning"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/followups"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
@@ -101,14 +103,19 @@ func carryOver(done map[string]contract.StepOutput, run store.Run) {
 	}
 }
 
+// forkedPlan returns the plan of a fork: the given one, or that of the run. A fork is to do something
+// else, so it does not begin with the edits of the run's plan, unless a person gave others.
 func forkedPlan(ctx context.Context, st *store.Store, o ForkRequest) (contract.Plan, error) {
-	if o.Plan != nil {
-		return *o.Plan, nil
-	}
 	plan, err := st.Plan(ctx, o.RunID)
-	if err == nil && len(plan.Steps) == 0 {
+	switch {
+	case o.Plan != nil && (err == nil || errors.Is(err, store.ErrNotFound)):
+		given := *o.Plan
+		given.Edits = planning.KeptEdits(plan, given)
+		return given, nil
+	case err == nil && len(plan.Steps) == 0:
 		err = forbidden("run %d has no plan yet", o.RunID)
 	}
+	plan.Edits = nil
 	return plan, err
 }
 

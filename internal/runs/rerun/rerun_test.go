@@ -182,3 +182,25 @@ func TestAForkContinuesTheLastConversationNotOneStoppedAtItsStart(t *testing.T) 
 	require.NoError(t, err)
 	require.Equal(t, spoke.ID, of.ExecutionID)
 }
+
+func TestAForkDoesNotBeginWithTheEditsOfItsRun(t *testing.T) {
+	t.Parallel()
+	b := newRowWriter(t)
+	old := contract.Plan{Summary: "s", Steps: []contract.Step{{ID: "a", Name: "a"}}, Edits: []contract.Edit{{Path: "x", NewText: "1"}}}
+	run, _, err := b.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", GivenPlan: &old})
+	require.NoError(t, err)
+	b.run = run
+	plan, err := forkedPlan(t.Context(), b.Store, ForkRequest{RunID: b.run.ID})
+	require.NoError(t, err)
+	require.Equal(t, "s", plan.Summary)
+	require.Empty(t, plan.Edits)
+	changed := old
+	changed.Steps = []contract.Step{{ID: "a", Name: "b"}}
+	plan, err = forkedPlan(t.Context(), b.Store, ForkRequest{RunID: b.run.ID, Plan: &changed})
+	require.NoError(t, err)
+	require.Empty(t, plan.Edits, "they belong to another step")
+	changed.Edits = []contract.Edit{{Path: "x", NewText: "2"}}
+	plan, err = forkedPlan(t.Context(), b.Store, ForkRequest{RunID: b.run.ID, Plan: &changed})
+	require.NoError(t, err)
+	require.Equal(t, changed.Edits, plan.Edits)
+}
