@@ -354,7 +354,7 @@ func (r *run) applyApprove(_ workflow.Context, c contract.Command) (contract.Rec
 	a.granted, a.by, a.reason, a.planID = true, c.By, c.Reason, c.PlanID
 	if c.PlanID != 0 {
 		r.SetPlan(c.PlanID, r.controls.edited[c.PlanID].Plan)
-		r.Planning.Prompt = "" // it is no model's plan any more
+		r.Planning.Prompt = "" // a person made this plan
 	}
 	return r.answer(contract.EventApprovalGranted, "granted"), "approval " + a.id + " granted"
 }

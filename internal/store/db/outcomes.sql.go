@@ -28,7 +28,7 @@ steps AS (
            extract(epoch FROM e.finished_at - e.started_at)::float8 AS seconds
     FROM earlier JOIN orchestrator_executions e ON e.run_id = earlier.id LEFT JOIN orchestrator_plans p ON p.id = earlier.plan_id
     WHERE e.phase = 'builder' AND e.agent = 'builder' AND e.step <> '' AND e.status = 'completed' AND e.finished_at IS NOT NULL
-      AND e.prompt_tokens + e.completion_tokens > 0 -- not those whose change was part of the plan
+      AND e.prompt_tokens + e.completion_tokens > 0 -- none that the edits of its plan completed
 )
 SELECT coalesce(complexity, '')::text AS complexity, coalesce(same, false)::bool AS same, count(*)::int AS steps,
        (percentile_cont(0.5) WITHIN GROUP (ORDER BY cost_micros))::float8 AS micro_usd,
