@@ -101,9 +101,9 @@ func (w *stackTests) compactPlanner(t *testing.T) {
 			shown[len(shown)-1] += len(m[1])
 		}
 	}
-	require.Greater(t, shown[0], 4000, "%v", sizes)
-	require.LessOrEqual(t, sizes[1], sizes[0]/2, "%v", sizes)
-	require.Less(t, sizes[2], sizes[1], "%v", sizes)
+	require.Greater(t, shown[0], 3000, "%v", sizes)
+	require.Less(t, sizes[1], sizes[0], "%v", sizes)
+	require.Less(t, sizes[2], sizes[0], "%v", sizes)
 	require.LessOrEqual(t, shown[1], shown[0]/2, "%v", shown)
 	require.LessOrEqual(t, shown[2], shown[0]/4, "%v", shown)
 }

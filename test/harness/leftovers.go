@@ -17,10 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// exitTime is the time in which the processes of a stopped stack exit. On a busy machine, the kernel takes
+// long to end the namespaces of sandboxes whose worker was killed.
+const exitTime = time.Minute
+
 // CheckNothingLeft checks that a stopped stack has no running processes and no mounts.
 func (s *Stack) CheckNothingLeft(tb testing.TB) {
 	tb.Helper()
-	Await(tb, "all processes of the stack to exit", 20*time.Second, func() (bool, string) {
+	Await(tb, "all processes of the stack to exit", exitTime, func() (bool, string) {
 		left := processesOf(s.DataDir)
 		return len(left) == 0, strings.Join(left, "; ")
 	})
