@@ -111,9 +111,9 @@ func (a *Activities) readLog(ctx context.Context, check contract.Check, digest s
 }
 
 // goesWithBase reports whether a machine problem in the log of a failed check does not explain the
-// new failures: either the base commit's log has the same problem, so its failures are known, or
-// the base commit had the missing part, so the change removed it. In both cases an agent can fix
-// the new failures.
+// new failures: either the base commit's log speaks of the same problem, or the base commit had the
+// missing part, so the change removed it. In both cases an agent can fix the new failures. If the base
+// passed nevertheless, its log only mentions the problem, as in the name of a test.
 func (a *Activities) goesWithBase(ctx context.Context, runID int64, check contract.Check, seen *contract.Failure) bool {
 	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
@@ -130,7 +130,7 @@ func (a *Activities) goesWithBase(ctx context.Context, runID int64, check contra
 	if seen.Code == contract.CodeMissing {
 		return base.Result.Code != contract.CodeMissing
 	}
-	if base.Result.OK || base.LogDigest == "" {
+	if base.LogDigest == "" {
 		return false
 	}
 	before, err := a.readLog(ctx, check, base.LogDigest)

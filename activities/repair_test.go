@@ -153,8 +153,9 @@ func TestTheRepairAgentAfterARevokedOneGetsItsHandoff(t *testing.T) {
 func TestAFailureOfThisMachineThatTheBaseHasTooHidesNoNewOne(t *testing.T) {
 	t.Parallel()
 	const unreachable = "httpcore.ConnectError: [Errno -3] Temporary failure in name resolution\n"
+	const named = "ok 1 an invalid key is answered with 401 unauthorized\n"
 	check := contract.Check{ID: "test-1", Name: "pytest", Category: contract.CategoryTest}
-	diagnosed := func(baseLog string) contract.Diagnosis {
+	diagnosed := func(passed bool, log, baseLog string) contract.Diagnosis {
 		h := newFixture(t, "  []")
 		kept := func(log string) string {
 			digest, err := h.Artifacts.Put(t.Context(), []byte(log))
@@ -162,25 +163,33 @@ func TestAFailureOfThisMachineThatTheBaseHasTooHidesNoNewOne(t *testing.T) {
 			return digest
 		}
 		base := contract.CheckResult{Check: check, Code: contract.CodeTestsFailed, Message: "1 of 3 tests failed"}
+		if passed {
+			base = contract.CheckResult{Check: check, OK: true}
+		}
 		_, err := h.Store.OpenBaseline(t.Context(), h.run.ID, store.Baseline{Key: "k", Repo: h.run.Repo, Stages: [][]contract.Check{{check}}})
 		require.NoError(t, err)
 		require.NoError(t, h.Store.SaveBaselineCheck(t.Context(), "k", store.BaselineCheck{Result: base, LogDigest: kept(baseLog)}))
 		e := h.begin(contract.PhaseTester, "")
 		now := contract.CheckResult{Check: check, Code: contract.CodeTestsFailed, Message: "test_add failed: AssertionError: assert 3 == 4", Major: 1}
-		require.NoError(t, h.Store.SaveCheck(t.Context(), e, check.ID, now, nil, nil, kept("AssertionError: assert 3 == 4\n"+unreachable)))
+		require.NoError(t, h.Store.SaveCheck(t.Context(), e, check.ID, now, nil, nil, kept("AssertionError: assert 3 == 4\n"+log)))
 		out, err := h.Diagnose(t.Context(), contract.DiagnoseInput{
 			Execution: e, Failure: contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeTestsFailed, Message: "2 of 3 tests failed"},
 		})
 		require.NoError(t, err)
 		return out
 	}
-	known := diagnosed(unreachable)
+	known := diagnosed(false, unreachable, unreachable)
 	require.Equal(t, contract.ClassAssertion, known.Failure.Class, "the network fails on the base, too: what is new is the change's")
 	require.Contains(t, known.RootCause, "assert 3 == 4")
 	require.NotContains(t, known.RootCause, "name resolution")
 
-	fresh := diagnosed("AssertionError: assert 1 == 2\n")
+	fresh := diagnosed(false, unreachable, "AssertionError: assert 1 == 2\n")
 	require.Equal(t, contract.ClassInfra, fresh.Failure.Class)
+	fresh = diagnosed(true, unreachable, "ok 1\n")
+	require.Equal(t, contract.ClassInfra, fresh.Failure.Class)
+	mentioned := diagnosed(true, named, named)
+	require.Equal(t, contract.ClassAssertion, mentioned.Failure.Class, "the name of a test that passes explains nothing")
+	require.Contains(t, mentioned.RootCause, "assert 3 == 4")
 }
 
 func TestAProposedSetupIsStoredOnceHoweverOftenThatIsDone(t *testing.T) {
