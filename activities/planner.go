@@ -208,13 +208,9 @@ const maxFailingFacts = 500
 
 // readDraft returns the plan that the planner made in an earlier turn and reviews in this one.
 func (p *planTurn) readDraft(ctx context.Context) (*contract.Plan, error) {
-	raw, err := p.Store.Answer(ctx, p.in.Execution.ID, p.state.Draft)
+	answer, err := p.responseOf(ctx, p.in.Execution.ID, p.state.Draft)
 	if err != nil {
 		return nil, err
-	}
-	var answer stored
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return nil, fmt.Errorf("read the stored response of execution %d, turn %d: %w", p.in.Execution.ID, p.state.Draft, err)
 	}
 	for i, c := range answer.ToolCalls {
 		if c.Name != tool.SubmitPlan {

@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
 )
 
 // Submitted returns the plan of a call to submit it.
@@ -52,10 +50,7 @@ func EditsText(edits []contract.Edit, most int) string {
 
 // shownEdit names the file of an edit on one line, and says what is special about the edit.
 func shownEdit(e contract.Edit) string {
-	name := e.Path
-	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		name = strconv.QuoteToGraphic(name)
-	}
+	name := prompt.ShownPath(e.Path)
 	switch {
 	case e.OldText == "":
 		return name + " (new file)"
