@@ -1,0 +1,174 @@
+// Package change describes a change of a repository as the guards of the policy gate read it, and
+// what they found wrong with it.
+//
+// All of it is hostile: paths, contents and texts come from models, repositories and tests. Package
+// gate limits their number and size.
+package change
+
+import (
+	"context"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+// Change is what a guard judges: the difference between two trees of a repository, and the texts
+// that will be published with it.
+type Change struct {
+	// Files are the entries that differ, sorted by path.
+	Files []File
+	// Base and Tree are the whole trees before and after the change.
+	Base, Tree Tree
+	// Author is the role that made the change.
+	Author Role
+	// Texts are published with the change: commit messages, the report.
+	Texts []Text
+	// Plan is what the run's plan says about the change. Its zero value says nothing.
+	Plan Plan
+	// Labels are those of the run.
+	Labels []string
+	// Limits are the configured limits.
+	Limits Limits
+	// Unread is the number of changed entries that are not in Files because there are too many.
+	Unread int
+}
+
+// Tree reads a whole tree.
+type Tree interface {
+	// Read returns the content of a regular file. ok is false if no regular file has that path, or if
+	// it has more than most bytes.
+	Read(ctx context.Context, path string, most int64) (content []byte, ok bool, err error)
+	// Paths returns the paths of all regular files, sorted.
+	Paths(ctx context.Context) ([]string, error)
+}
+
+// Role is the author of a change.
+type Role string
+
+// The authors of changes.
+const (
+	RoleBuilder     Role = "builder"
+	RoleRepair      Role = "repair"
+	RolePlanner     Role = "planner"
+	RoleEnvironment Role = "environment"
+	RolePerson      Role = "person"
+	RoleRun         Role = "run" // several of them: the whole change of a run
+)
+
+// Text is published with a change.
+type Text struct {
+	// Name says what it is, such as "commit message of step-001".
+	Name    string
+	Content string
+}
+
+// Plan is what a run's plan says about its change.
+type Plan struct {
+	// Files are those that it names.
+	Files []string
+	// Text is all that it says: goal, summary, steps and their criteria.
+	Text string
+}
+
+// Limits are the configured limits of a change. Zero: no limit.
+type Limits struct {
+	// Files and Deletions are numbers of files, Lines of added and removed lines.
+	Files, Deletions, Lines int
+	// FileBytes is the size of one new or changed file, Bytes that of all.
+	FileBytes, Bytes int64
+	// Allowed and Protected are patterns of paths. Without Allowed, all that are not protected are
+	// allowed.
+	Allowed, Protected []string
+}
+
+// File is an entry that differs between two trees.
+type File struct {
+	// Path is that after the change, or before it if the entry was deleted: relative to the
+	// repository, with slashes.
+	Path string
+	// From is the path before the change, if git takes it for a rename; otherwise "".
+	From string
+	// Before and After are its versions. A version that does not exist is zero.
+	Before, After Version
+}
+
+// Version is one side of an entry.
+type Version struct {
+	Mode Mode
+	// Digest is git's id of the content.
+	Digest string
+	Size   int64
+	// Content is that of a file, or the target of a link. It is nil if it was not read: a larger file,
+	// or a submodule.
+	Content []byte
+	// Unread says that the content is larger than what is read.
+	Unread bool
+}
+
+// Mode is git's mode of an entry; "": it does not exist.
+type Mode string
+
+// The modes of entries.
+const (
+	ModeFile       Mode = "100644"
+	ModeExecutable Mode = "100755"
+	ModeLink       Mode = "120000"
+	ModeSubmodule  Mode = "160000"
+)
+
+// Exists reports whether there is such a version.
+func (v Version) Exists() bool { return v.Mode != "" }
+
+// Regular reports whether it is a file, executable or not.
+func (v Version) Regular() bool { return v.Mode == ModeFile || v.Mode == ModeExecutable }
+
+// Binary reports whether it is a file with content that is not text, by git's rule: a zero byte in
+// the first 8,000. Unread content counts as binary.
+func (v Version) Binary() bool {
+	return v.Regular() && (v.Unread || slices.Contains(v.Content[:min(len(v.Content), 8000)], 0))
+}
+
+// Added reports whether the change creates the entry; a rename creates none.
+func (f File) Added() bool { return !f.Before.Exists() }
+
+// Deleted reports whether the change deletes the entry.
+func (f File) Deleted() bool { return !f.After.Exists() }
+
+// OldPath is the path before the change.
+func (f File) OldPath() string {
+	if f.From != "" {
+		return f.From
+	}
+	return f.Path
+}
+
+// Paths are the paths before and after the change: one, or two for a rename.
+func (f File) Paths() []string {
+	if f.From != "" && f.From != f.Path {
+		return []string{f.From, f.Path}
+	}
+	return []string{f.Path}
+}
+
+// Finding is something that a guard found in a change.
+type Finding struct {
+	// Guard and Rule identify the kind, such as "paths" and "protected".
+	Guard string `json:"guard"`
+	Rule  string `json:"rule"`
+	// Path and Line are where it is. Empty and 0: the change, or the file, as a whole.
+	Path string `json:"path,omitempty"`
+	Line int    `json:"line,omitempty"`
+	// Severity says how bad it is if it is true. What follows is the policy's decision.
+	Severity contract.Severity `json:"severity"`
+	// Message says what was found and what to do about it. It contains no secret.
+	Message string `json:"message"`
+}
+
+// Guard looks for one kind of danger in a change. It is pure: it reads only the change, and the same
+// change has the same findings. It stops with the context's error.
+type Guard interface {
+	// Name is the value of Finding.Guard.
+	Name() string
+	// Judge returns what it found, in order of path and line.
+	Judge(ctx context.Context, c Change) ([]Finding, error)
+}
