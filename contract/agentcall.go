@@ -108,6 +108,9 @@ type LoopSettings struct {
 	// HoldFinish lets an agent that wants to finish beside a call that failed see that first. Loops that
 	// began before there was this setting do not have it.
 	HoldFinish bool `json:"hold_finish,omitempty"`
+	// Gate has the policy gate judge the change before it is applied. Loops that began before there was
+	// this setting do not have it.
+	Gate bool `json:"gate,omitempty"`
 }
 
 // LoopState is the state that an agent loop keeps from turn to turn.
@@ -475,6 +478,8 @@ type ReleaseInput struct {
 	Release   ReleaseSettings `json:"release"`
 	// ApprovedBy is the person who approved this very tree; empty: nobody was asked.
 	ApprovedBy string `json:"approved_by,omitempty"`
+	// Gate is the subject of the gate's verdict about this release; empty: the run has no gate.
+	Gate string `json:"gate,omitempty"`
 }
 
 // ProtectedInput is the input for finding changed files that need an approval, in a workspace and

@@ -62,6 +62,7 @@ const (
 	CodeTooLarge        Code = "too_large"          // a change or message is larger than allowed
 	CodePathEscape      Code = "path_escape"        // a path outside the workspace or inside .git
 	CodeForbidden       Code = "forbidden"          // an action outside the agent's tools or policy
+	CodeDenied          Code = "denied"             // the policy gate refused a change
 	CodeIsolation       Code = "isolation"          // the sandbox cannot isolate
 	CodeInvalidConfig   Code = "invalid_config"     // an error in rgpt.yaml or the environment
 	CodeRejected        Code = "rejected"           // a person refused

@@ -244,6 +244,7 @@ type Settings struct {
 	PlanBy         string                `json:"plan_by,omitempty"`         // PlanByDeliberation; empty: the planner
 	Environment    *EnvironmentSettings  `json:"environment,omitempty"`     // nil: no environment is set up, and no baseline runs
 	Deliberation   *DeliberationSettings `json:"deliberation,omitempty"`    // set: a deliberation may plan the run, for example if the planner finds the goal too complex
+	Gate           *GateSettings         `json:"gate,omitempty"`            // nil: no policy gate judges the run's changes
 }
 
 // ResponseCache is how a run uses the responses to identical requests of earlier runs of its project.

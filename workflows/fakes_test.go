@@ -62,6 +62,8 @@ type runFixture struct {
 	edits       bool                                         // plans contain edits
 	byPlan      []bool                                       // of each turn of a step: it was the plan's
 	onPlan      func(contract.PlanInput) contract.PlanResult // may ask for another turn
+	gate        func(contract.GateInput) contract.GateVerdict // of runs with a gate
+	judged      []contract.GateInput
 }
 
 func newRunFixture(t *testing.T) *runFixture {
@@ -206,6 +208,15 @@ func (w *runFixture) registerTestAndRelease() {
 	})
 	w.register(contract.ActivityProtected, func(context.Context, contract.ProtectedInput) (contract.ProtectedFiles, error) {
 		return w.protected, w.failing(contract.ActivityProtected)
+	})
+	w.register(contract.ActivityGate, func(_ context.Context, in contract.GateInput) (contract.GateVerdict, error) {
+		if in.LocalOnly && in.Stage == contract.GateRelease {
+			return contract.GateVerdict{Cold: true}, nil
+		}
+		w.mu.Lock()
+		w.judged = append(w.judged, in)
+		w.mu.Unlock()
+		return w.gate(in), w.failing(contract.ActivityGate)
 	})
 	w.register(contract.ActivityTakeCheck, w.takeCheck)
 	w.register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })

@@ -50,6 +50,7 @@ var healsByCode = map[contract.Code][]contract.HealAction{
 	contract.CodeEmptyChange:   {contract.HealRefineStep, contract.HealRefinePlan},
 	contract.CodeStepBudget:    {contract.HealRefineStep, contract.HealRefinePlan},
 	contract.CodeTooLarge:      {contract.HealRefineStep, contract.HealRefinePlan},
+	contract.CodeDenied:        {contract.HealPolicyCorrection},
 	// Only a person may decide.
 	contract.CodeIntegrity:      {},
 	contract.CodeUnauthorized:   {},
@@ -107,6 +108,7 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeBranchConflict:  "check what the release branch contains; rename or delete that branch if it is not needed, then retry",
 	contract.CodeStepBudget:      "state in the reason how to split the step or what to omit, then retry; for a larger budget (execution.step), start a new run",
 	contract.CodeTooLarge:        "state in the reason how to make the change smaller, then retry",
+	contract.CodeDenied:          "state in the reason how to reach the goal without what the policy denies, then retry; or adapt the policy (gate.policies) and start a new run",
 	contract.CodeRepository:      "check that the repository and its base commit exist where the run expects them, then retry",
 }
 

@@ -158,13 +158,13 @@ func NotNil[T any](list []T) []T {
 	return list
 }
 
-// approvalParams reads the notes: id, kind, status, by, reason, deadline.
+// approvalParams reads the notes: id, kind, status, by, reason, subject, deadline.
 func approvalParams(p *db.RecordParams, notes map[string]string) error {
 	if notes["id"] == "" {
 		return nil
 	}
 	p.ApprovalID, p.ApprovalKind, p.ApprovalStatus = rowconv.Text(notes["id"]), notes["kind"], notes["status"]
-	p.ApprovalBy, p.ApprovalReason = rowconv.Text(notes["by"]), rowconv.Text(notes["reason"])
+	p.ApprovalBy, p.ApprovalReason, p.ApprovalSubject = rowconv.Text(notes["by"]), rowconv.Text(notes["reason"]), notes["subject"]
 	p.ApprovalStatus = cmp.Or(p.ApprovalStatus, "pending")
 	if notes["deadline"] != "" {
 		deadline, err := time.Parse(time.RFC3339Nano, notes["deadline"])

@@ -35,6 +35,9 @@ func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult,
 		more, failure := l.turn(ctx)
 		if failure == nil && !more {
 			failure = l.validate(ctx)
+			if failure == nil {
+				failure = l.passGate(ctx)
+			}
 		}
 		if failure != nil || !more {
 			return l.finish(ctx, failure)

@@ -94,10 +94,15 @@ func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record
 	case q.problem == nil:
 		a.id = fmt.Sprintf("run-%d/%s", r.in.RunID, q.kind)
 		payload := map[string]any{"approval_id": a.id, "kind": q.kind, "deadline": until}
-		notes := map[string]string{"id": a.id, "kind": q.kind, "status": "pending", "deadline": until.Format(time.RFC3339)}
-		if q.kind == contract.ApprovalRelease && r.Protected.Total > 0 {
-			notes["reason"] = "protected files would be pushed: " + r.Protected.Summary()
-			payload["reason"], payload["protected"] = notes["reason"], r.Protected
+		notes := map[string]string{"id": a.id, "kind": q.kind, "status": "pending", "deadline": until.Format(time.RFC3339), "subject": r.subject(q.kind)}
+		if reason := r.releaseReason(); q.kind == contract.ApprovalRelease && reason != "" {
+			notes["reason"], payload["reason"] = reason, reason
+			if r.Protected.Total > 0 {
+				payload["protected"] = r.Protected
+			}
+			if r.Gate.ID != 0 {
+				payload["verdict_id"], payload["subject"] = r.Gate.ID, r.Gate.Subject
+			}
 		}
 		asked, reminder = records.EventRecord(contract.EventApprovalRequested, payload), records.EventRecord(contract.EventApprovalReminded, payload)
 		asked.Notes = notes
@@ -174,10 +179,13 @@ func (r *run) approverOf(kind string) string {
 	return r.Approved[kind].By
 }
 
-// subject returns what an approval is about: the plan, or the tree to release.
+// subject returns what an approval is about: the plan, or what is to be released.
 func (r *run) subject(kind string) string {
 	if kind == contract.ApprovalPlan {
 		return fmt.Sprint("plan ", r.PlanID)
+	}
+	if r.Gate.Subject != "" {
+		return r.Gate.Subject
 	}
 	return "tree " + r.Workspace.Tree
 }
@@ -328,8 +336,10 @@ func (r *run) checkApprove(c contract.Command) error {
 	switch {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
 		return commands.Rejected("approval %s is for the %s; the plan can no longer be edited", a.id, a.kind)
-	case a.kind == contract.ApprovalRelease && r.Protected.Total > 0 && contract.Nameless(c.By):
-		return commands.Rejected("approval %s concerns protected files (%s), which only a named person can approve", a.id, r.Protected.Summary())
+	case a.kind == contract.ApprovalRelease && contract.Nameless(c.By):
+		if _, named := r.needsRelease(); named {
+			return commands.Rejected("approval %s needs a named person (%s)", a.id, r.releaseReason())
+		}
 	}
 	return nil
 }
@@ -398,6 +408,6 @@ func (r *run) answer(event contract.EventType, status string) contract.Record {
 		return records.EventRecord(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
 	}
 	rec := records.EventRecord(event, a.payload())
-	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason}
+	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason, "subject": r.subject(a.kind)}
 	return rec
 }

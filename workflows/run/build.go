@@ -111,6 +111,7 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 		// Its result is not what will be tested: what is missing may be the work of another step.
 		settings.FinishRefusals = 0
 	}
+	settings.Gate = r.in.Settings.Gate != nil
 	child := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, PlanID: r.PlanID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
 		Workspace: start, Needs: rest, Model: model, Settings: settings, Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),

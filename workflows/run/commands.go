@@ -241,8 +241,10 @@ func (r *run) awaitStart(ctx workflow.Context, p contract.Phase) *contract.Failu
 	switch {
 	case p == contract.PhaseBuilder && s.ApprovePlan && !r.hasApproval(contract.ApprovalPlan):
 		return r.askApproval(ctx, contract.ApprovalPlan)
-	case p == contract.PhaseReleaser && (s.ApproveRelease || r.Protected.Total > 0) && !r.hasApproval(contract.ApprovalRelease):
-		return r.askApproval(ctx, contract.ApprovalRelease)
+	case p == contract.PhaseReleaser && !r.hasApproval(contract.ApprovalRelease):
+		if needed, _ := r.needsRelease(); needed {
+			return r.askApproval(ctx, contract.ApprovalRelease)
+		}
 	}
 	return nil
 }

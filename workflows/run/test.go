@@ -68,6 +68,9 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	if report.Failure != nil {
 		return out, report.Failure
 	}
+	if r.in.Settings.Gate != nil {
+		return out, r.judgeRelease(ctx, execution)
+	}
 	if err := r.findProtected(ctx); err != nil {
 		return nil, r.failureOf(err)
 	}

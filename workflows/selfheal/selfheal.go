@@ -320,6 +320,11 @@ func (h *heal) act(ctx workflow.Context, action contract.HealAction) (contract.D
 	case contract.HealRefinePlan:
 		again.Back = contract.PhasePlanner
 		h.changed("makes a new plan that avoids the problems of the old one", "back", again.Back)
+	case contract.HealPolicyCorrection:
+		if h.failure.Code == contract.CodeDenied && h.in.Phase == contract.PhaseTester {
+			return h.repair(ctx) // the steps are done: the Repair agent corrects what they made
+		}
+		h.changed(actionMessages[action], "instructions", string(action))
 	case contract.HealRepair:
 		return h.repair(ctx)
 	case contract.HealCreateDefaults:
@@ -434,7 +439,7 @@ func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result con
 // refusal returns the Repair agent's failure when its patch is discarded: the patch left the
 // allowed paths, or broke a rule.
 func refusal(j contract.Judgement) contract.Failure {
-	if j.Code == contract.CodeForbidden {
+	if j.Code == contract.CodeForbidden || j.Code == contract.CodeDenied {
 		return fault.New(contract.ClassSafety, j.Code, "%s", j.Refused).Failure
 	}
 	return fault.New(contract.ClassAssertion, j.Code, "%s", j.Refused).Failure

@@ -150,19 +150,9 @@ func (f File) Paths() []string {
 	return []string{f.Path}
 }
 
-// Finding is something that a guard found in a change.
-type Finding struct {
-	// Guard and Rule identify the kind, such as "paths" and "protected".
-	Guard string `json:"guard"`
-	Rule  string `json:"rule"`
-	// Path and Line are where it is. Empty and 0: the change, or the file, as a whole.
-	Path string `json:"path,omitempty"`
-	Line int    `json:"line,omitempty"`
-	// Severity says how bad it is if it is true. What follows is the policy's decision.
-	Severity contract.Severity `json:"severity"`
-	// Message says what was found and what to do about it. It contains no secret.
-	Message string `json:"message"`
-}
+// Finding is something that a guard found in a change. Its message says what was found and what to do
+// about it, and contains no secret. What follows from it is the policy's decision.
+type Finding = contract.GateFinding
 
 // Guard looks for one kind of danger in a change. It is pure: it reads only the change, and the same
 // change has the same findings. It stops with the context's error.

@@ -39,6 +39,7 @@ type Approval struct {
 	Deadline  *time.Time
 	CreatedAt time.Time
 	DecidedAt *time.Time
+	Subject   string
 }
 
 type Artifact struct {
@@ -254,6 +255,31 @@ type FollowUp struct {
 	Repo   string
 	Branch string
 	Work   json.RawMessage
+}
+
+type GatePolicy struct {
+	Digest    string
+	Files     json.RawMessage
+	CreatedAt time.Time
+}
+
+type GateVerdict struct {
+	ID          int64
+	RunID       int64
+	ExecutionID int64
+	Stage       string
+	Step        string
+	Author      string
+	Subject     string
+	FromTree    string
+	Tree        string
+	Policies    json.RawMessage
+	Policy      string
+	Decision    string
+	Reasons     json.RawMessage
+	Findings    json.RawMessage
+	Automerge   bool
+	CreatedAt   time.Time
 }
 
 type GooseDbVersion struct {

@@ -168,18 +168,19 @@ WITH prior AS (
     SET status = 'cancelled', finished_at = @at
     WHERE p.run_id = @run_id AND p.execution_id = ANY (ARRAY(SELECT e.id FROM unneeded_ended e))
 ), approval AS (
-    INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at)
+    INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject)
     SELECT f.run_id, @approval_id::text,
            coalesce(nullif(@approval_kind::text, ''),
                     (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = @approval_id)),
            @approval_status::text, @approval_by::text, @approval_reason::text, sqlc.narg(approval_deadline)::timestamptz,
-           @at, CASE WHEN @approval_status = 'pending' THEN NULL ELSE @at END
+           @at, CASE WHEN @approval_status = 'pending' THEN NULL ELSE @at END, @approval_subject::text
     FROM timely f
     WHERE @approval_id <> ''
     ON CONFLICT (run_id, id) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
-        created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END
+        created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END,
+        subject = CASE WHEN excluded.status = 'pending' THEN excluded.subject ELSE coalesce(nullif(excluded.subject, ''), a.subject) END
     -- A heal or a replay reaches the same question again, which reopens it. A
     -- question that expired with its run is answered if that end was forgotten.
     WHERE a.status IN ('pending', 'expired') OR excluded.status = 'pending'

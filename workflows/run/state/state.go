@@ -42,6 +42,7 @@ type State struct {
 	Stages     []contract.Workspace             // after each change
 	Workspace  contract.Workspace               // all changes together
 	Protected  contract.ProtectedFiles          // changed files that need an approval before they are pushed
+	Gate       contract.GateVerdict             // the policy gate's verdict about Workspace
 
 	Consensus      *contract.DeliberationResult            // from which the plan is made; nil: no deliberation reached one
 	Transcript     *contract.SaveTranscriptResult          // of that deliberation; nil: not kept yet

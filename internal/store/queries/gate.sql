@@ -1,0 +1,51 @@
+-- name: SaveGateVerdict :one
+-- Stores a verdict with its event, unless this change has been judged by the same policies before.
+-- Runs under the lock of the run.
+WITH added AS (
+    INSERT INTO orchestrator_gate_verdicts (run_id, execution_id, stage, step, author, subject, from_tree, tree, policies, policy,
+                                            decision, reasons, findings, automerge)
+    VALUES (@run_id::bigint, @execution_id::bigint, @stage::text, @step::text, @author::text, @subject::text, @from_tree::text, @tree::text,
+            @policies::jsonb, @policy::text, @decision::text, @reasons::jsonb, @findings::jsonb, @automerge::bool)
+    ON CONFLICT (run_id, stage, subject, policy) DO NOTHING
+    RETURNING id, run_id
+), counted AS (
+    UPDATE orchestrator_runs r SET event_seq = r.event_seq + 1, updated_at = clock_timestamp()
+    FROM added a WHERE r.id = a.run_id
+    RETURNING r.id, r.event_seq
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT c.id, c.event_seq, @event_type::text, @payload::jsonb || jsonb_build_object('verdict_id', a.id)
+    FROM counted c JOIN added a ON a.run_id = c.id
+)
+SELECT coalesce((SELECT a.id FROM added a), 0)::bigint AS id,
+       (CASE WHEN c.id IS NULL THEN '' ELSE pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text END)::text AS notified
+FROM (SELECT 1) one LEFT JOIN counted c ON true;
+
+-- name: GateVerdict :one
+-- The verdict about a change by the same policies, if there is one.
+SELECT * FROM orchestrator_gate_verdicts
+WHERE run_id = @run_id AND stage = @stage AND subject = @subject AND policy = @policy;
+
+-- name: LastGateVerdict :one
+-- The last verdict about a change at a stage, by any policies.
+SELECT * FROM orchestrator_gate_verdicts
+WHERE run_id = @run_id AND stage = @stage AND subject = @subject
+ORDER BY id DESC LIMIT 1;
+
+-- name: GateVerdicts :many
+-- All verdicts of a run, each with the person who approved its subject.
+SELECT sqlc.embed(v), coalesce((SELECT a.decided_by FROM orchestrator_approvals a
+                 WHERE a.run_id = v.run_id AND a.status = 'granted' AND v.subject <> '' AND a.subject = v.subject LIMIT 1), '')::text AS approved_by
+FROM orchestrator_gate_verdicts v
+WHERE v.run_id = @run_id ORDER BY v.id;
+
+-- name: ApprovedSubject :one
+-- The person who approved exactly this.
+SELECT decided_by FROM orchestrator_approvals
+WHERE run_id = @run_id AND kind = @kind AND status = 'granted' AND subject = @subject AND subject <> '';
+
+-- name: SaveGatePolicies :exec
+INSERT INTO orchestrator_gate_policies (digest, files) VALUES (@digest, @files::jsonb) ON CONFLICT DO NOTHING;
+
+-- name: GatePolicies :one
+SELECT files FROM orchestrator_gate_policies WHERE digest = @digest;

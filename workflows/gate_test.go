@@ -1,0 +1,175 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+)
+
+func gated(s *contract.Settings) { s.Gate, s.MaxRetries = &contract.GateSettings{Policy: "default"}, 3 }
+
+// verdictOn returns a verdict about what was judged, with one reason.
+func verdictOn(in contract.GateInput, d contract.GateDecision, guard string) contract.GateVerdict {
+	return contract.GateVerdict{
+		ID: 1, Decision: d, Subject: "digest of " + in.To.Tree, Total: 1,
+		Reasons: []contract.GateReason{{Decision: d, Guard: guard, Path: "a.yml", Line: 3, Text: "not like this"}},
+	}
+}
+
+func allowed(in contract.GateInput) contract.GateVerdict { return verdictOn(in, contract.GateAllow, "") }
+
+func stages(judged []contract.GateInput) (out []contract.GateStage) {
+	for _, in := range judged {
+		out = append(out, in.Stage)
+	}
+	return out
+}
+
+func TestEveryChangeIsJudgedBeforeItIsAppliedAndBeforeItsRelease(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.gate = allowed
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+	require.Equal(t, []contract.GateStage{contract.GateStep, contract.GateRelease}, stages(w.judged))
+	require.Equal(t, w.released.Workspace.Tree, w.judged[1].To.Tree)
+	require.Equal(t, "digest of "+w.released.Workspace.Tree, w.released.Gate)
+}
+
+func TestADeniedStepIsDoneAgainWithTheReasons(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	denied := 1
+	w.gate = func(in contract.GateInput) contract.GateVerdict {
+		if in.Stage == contract.GateStep && denied > 0 {
+			denied--
+			return verdictOn(in, contract.GateDeny, "secrets")
+		}
+		return allowed(in)
+	}
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+	heal := w.healNotes()[1]
+	require.Equal(t, contract.ClassSafety, heal.ErrorType)
+	require.Equal(t, contract.HealPolicyCorrection, heal.Action)
+	require.Equal(t, []contract.GateStage{contract.GateStep, contract.GateStep, contract.GateRelease}, stages(w.judged))
+}
+
+func TestADeniedReleaseIsCorrectedByTheRepairAgent(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	var first string
+	w.gate = func(in contract.GateInput) contract.GateVerdict {
+		if in.Stage == contract.GateRelease {
+			if first == "" {
+				first = in.To.Tree
+			}
+			if in.To.Tree == first {
+				return verdictOn(in, contract.GateDeny, "syntax")
+			}
+		}
+		return allowed(in)
+	}
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+	require.Equal(t, contract.HealPolicyCorrection, w.healNotes()[1].Action)
+	require.NotEqual(t, first, w.released.Workspace.Tree)
+	require.Len(t, w.commits, 1)
+}
+
+func TestNothingThatIsDeniedForGoodIsReleased(t *testing.T) {
+	t.Parallel()
+	t.Run("a person is asked, and nobody answers", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.gate = func(in contract.GateInput) contract.GateVerdict { return verdictOn(in, contract.GateDeny, "secrets") }
+		result := w.orchestrate(t, gated)
+		require.Equal(t, contract.StatusFailed, result.Status)
+		require.Empty(t, w.commits)
+	})
+	t.Run("blocked by a label, which nobody is asked about", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.gate = func(in contract.GateInput) contract.GateVerdict {
+			if in.Stage == contract.GateRelease {
+				return verdictOn(in, contract.GateDeny, "labels")
+			}
+			return allowed(in)
+		}
+		result := w.orchestrate(t, gated)
+		require.Equal(t, contract.CodeRejected, result.Failure.Code)
+		require.Empty(t, w.healNotes())
+		require.Empty(t, w.commits)
+	})
+	t.Run("the gate cannot judge", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.gate = allowed
+		w.fail[contract.ActivityGate] = fault.New(contract.ClassInfra, contract.CodeUnknown, "away")
+		require.Equal(t, contract.StatusFailed, w.orchestrate(t, gated).Status)
+		require.Empty(t, w.commits)
+	})
+}
+
+func TestAReleaseThatNeedsApprovalWaitsForANamedPerson(t *testing.T) {
+	t.Parallel()
+	ask := func(in contract.GateInput) contract.GateVerdict {
+		if in.Stage == contract.GateRelease {
+			return verdictOn(in, contract.GateNeedsApproval, "workflow")
+		}
+		return allowed(in)
+	}
+	t.Run("approved", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.gate = ask
+		var unnamed *answer
+		w.after(time.Minute, func() { unnamed = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: contract.ByAPI}) })
+		w.after(2*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "ann"}) })
+		require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+		require.ErrorContains(t, unnamed.err, "needs a named person (a.yml:3: not like this)")
+		require.Equal(t, []string{"ann", w.judged[1].To.Tree}, []string{w.released.ApprovedBy, w.released.Workspace.Tree})
+		var subjects []string
+		for _, r := range w.records {
+			if r.Notes["kind"] == contract.ApprovalRelease {
+				subjects = append(subjects, r.Notes["status"]+" "+r.Notes["subject"])
+			}
+		}
+		require.Equal(t, []string{"pending " + w.released.Gate, "granted " + w.released.Gate}, subjects)
+	})
+	t.Run("not answered", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.gate = ask
+		require.Equal(t, contract.CodeApprovalExpired, w.orchestrate(t, gated).Failure.Code)
+		require.Empty(t, w.commits)
+	})
+	t.Run("a change after the approval needs a new one", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.gate = ask
+		w.fail[contract.ActivityRelease] = fault.New(contract.ClassAssertion, contract.CodeCheckFailed, "the remote refuses it")
+		w.left[contract.ActivityRelease] = 1
+		for i := range 3 {
+			w.after(time.Duration(i+1)*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: string(rune('a' + i)), By: "ann"}) })
+		}
+		w.orchestrate(t, gated)
+		asked := map[string]bool{}
+		for _, r := range w.records {
+			if r.Notes["kind"] == contract.ApprovalRelease && r.Notes["status"] == "pending" {
+				asked[r.Notes["subject"]] = true
+			}
+		}
+		require.Equal(t, len(asked), count(w.events(), contract.EventApprovalRequested), "never twice about the same")
+	})
+}
+
+func TestAStepThatChangesNothingIsNotJudged(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.gate = allowed
+	w.answers["step-001"] = []contract.ThinkResult{{Finish: true}}
+	w.orchestrate(t, gated)
+	require.NotContains(t, stages(w.judged), contract.GateStep)
+}

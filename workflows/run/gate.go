@@ -1,0 +1,50 @@
+package run
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+)
+
+// judgeRelease has the policy gate judge what the run would release, and keeps its verdict for the
+// approval and the release. It returns the failure of a change that is denied.
+func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef) *contract.Failure {
+	r.Gate = contract.GateVerdict{}
+	if r.Workspace.Tree == r.in.Settings.Repo.Tree {
+		return nil // nothing would be released
+	}
+	credits := make([]contract.Credit, len(r.Changes))
+	for i, c := range r.Changes {
+		credits[i] = r.Credits[c.Step]
+	}
+	verdict, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityGate, 0, func(quick bool) any {
+		return contract.GateInput{
+			Execution: execution, Stage: contract.GateRelease, PlanID: r.PlanID,
+			From: r.in.Settings.Repo.Workspace().Slim(), To: r.Workspace, Stages: r.Stages, Credits: credits, LocalOnly: quick,
+		}
+	}, func(v contract.GateVerdict) bool { return v.Cold })
+	if err != nil {
+		return r.failureOf(err)
+	}
+	r.Gate = verdict
+	return commands.Denied("the change of the run", verdict)
+}
+
+// needsRelease reports whether a person must approve the release, and whether only a named one can.
+func (r *run) needsRelease() (approval, named bool) {
+	named = r.Protected.Total > 0 || r.Gate.Decision == contract.GateNeedsApproval
+	return named || r.in.Settings.ApproveRelease, named
+}
+
+// releaseReason says why a release needs an approval that the settings do not require.
+func (r *run) releaseReason() string {
+	if r.Gate.Decision == contract.GateNeedsApproval {
+		return r.Gate.Summary()
+	}
+	if r.Protected.Total > 0 {
+		return "protected files would be pushed: " + r.Protected.Summary()
+	}
+	return ""
+}
