@@ -299,6 +299,36 @@ type Hold struct {
 	ReleasedBy string
 }
 
+type LedgerCheckpoint struct {
+	Seq       int64
+	Hash      string
+	At        time.Time
+	Key       string
+	Signature string
+	Artifact  string
+	CreatedAt time.Time
+}
+
+type LedgerEntry struct {
+	Seq      int64
+	At       time.Time
+	Actor    string
+	Name     string
+	Action   string
+	Object   string
+	RunID    int64
+	Details  *string
+	Digest   string
+	Previous string
+	Hash     string
+}
+
+type LedgerHead struct {
+	One  bool
+	Seq  int64
+	Hash string
+}
+
 type ManualIntervention struct {
 	ID             int64
 	RunID          int64

@@ -1,0 +1,246 @@
+package chain_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/ledger"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/chain"
+	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+)
+
+// verify checks the whole ledger.
+func verify(t *testing.T, f *storetest.Fixture, trusted ...ledger.Checkpoint) ledger.Report {
+	t.Helper()
+	report, err := chain.Verify(t.Context(), f.Store, trusted)
+	require.NoError(t, err)
+	return report
+}
+
+// filled appends entries.
+func filled(t *testing.T, f *storetest.Fixture, n int) {
+	t.Helper()
+	for i := range n {
+		_, err := chain.Append(t.Context(), f.Store, ledger.Entry{Actor: ledger.System, Name: "test", Action: "tested", Object: fmt.Sprint("thing ", i)}, map[string]int{"n": i})
+		require.NoError(t, err)
+	}
+}
+
+func TestEveryActOfARunIsAnEntryOfItsAuthor(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	event := func(kind contract.EventType, payload map[string]any) contract.EventDraft {
+		return contract.EventDraft{Type: kind, Payload: payload}
+	}
+	f.Apply(t, contract.Record{
+		Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder, Model: contract.ModelChoice{Provider: "p", Model: "m"}},
+		Events: []contract.EventDraft{
+			event(contract.EventStepStarted, map[string]any{"step": "step-001"}),
+			event(contract.EventRunUpdated, map[string]any{"status": "paused"}),
+			event(contract.EventRunUpdated, map[string]any{"status": "paused", "by": "ann"}),
+			event(contract.EventStepCompleted, map[string]any{"step": "step-001"}),
+			event(contract.EventApprovalGranted, map[string]any{"kind": "release", "by": "bob"}),
+		},
+	})
+	_, err := verdicts.Save(t.Context(), f.Store, "p1", contract.GateRecord{
+		RunID: f.First.ID, Stage: contract.GateStep, Author: "builder", Subject: "s", Policies: map[string]string{}, Decision: contract.GateAllow,
+	})
+	require.NoError(t, err)
+	require.NoError(t, verdicts.SavePolicies(t.Context(), f.Store, "sha256:1", map[string]string{}))
+	entries, err := chain.List(t.Context(), f.Store, chain.Filter{})
+	require.NoError(t, err)
+	var got []string
+	for _, e := range entries {
+		got = append([]string{fmt.Sprintf("%s %s: %s %s", e.Actor, e.Name, e.Action, e.Object)}, got...)
+	}
+	run := fmt.Sprint("run ", f.First.ID)
+	require.Equal(t, []string{
+		"system rgpt: run.created " + run,
+		"person ann: run.updated " + run,
+		"agent builder p/m: step.completed " + run + " step-001",
+		"person bob: approval.granted " + run,
+		"system rgpt: gate.allowed " + run,
+		"system rgpt: policies.changed policies sha256:1",
+	}, got)
+	require.True(t, verify(t, f).OK())
+
+	bobs, err := chain.List(t.Context(), f.Store, chain.Filter{Name: "bob", RunID: f.First.ID, Action: "approval.granted"})
+	require.NoError(t, err)
+	require.Len(t, bobs, 1)
+	require.JSONEq(t, `{"kind": "release", "by": "bob"}`, string(bobs[0].Details))
+}
+
+func TestWritersAtTheSameTimeMakeOneChain(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			run := f.Create(t, store.NewRun{GoalTitle: fmt.Sprint("goal ", i)})
+			for j := range 10 {
+				_, err := chain.Append(t.Context(), f.Store, ledger.Entry{Actor: ledger.System, Name: "test", Action: "tested", RunID: run.ID}, j)
+				require.NoError(t, err)
+			}
+		})
+	}
+	all.Wait()
+	report := verify(t, f)
+	require.True(t, report.OK(), report.Faults)
+	require.EqualValues(t, 1+8*11, report.Entries)
+}
+
+func TestAnActThatIsRolledBackLeavesNoEntry(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	before := verify(t, f).Seq
+	err := f.InTx(t.Context(), func(tx pgx.Tx) error {
+		_, err := tx.Exec(t.Context(), `SELECT rgpt_ledger_append('system', 'a', 'b', 'c', 0, '{}')`)
+		require.NoError(t, err)
+		return context.Canceled
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	filled(t, f, 1)
+	report := verify(t, f)
+	require.True(t, report.OK())
+	require.Equal(t, before+1, report.Seq)
+}
+
+func TestEntriesCannotBeChangedByStatements(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	filled(t, f, 3)
+	storetest.Query(t, f.URL, func(ctx context.Context, conn *pgx.Conn) {
+		for _, sql := range []string{
+			`UPDATE orchestrator_ledger SET name = 'other' WHERE seq = 2`,
+			`UPDATE orchestrator_ledger SET details = '{}' WHERE seq = 2`,
+			`UPDATE orchestrator_ledger SET details = NULL, hash = '' WHERE seq = 2`,
+			`DELETE FROM orchestrator_ledger WHERE seq = 4`,
+			`TRUNCATE orchestrator_ledger`,
+		} {
+			_, err := conn.Exec(ctx, sql)
+			require.ErrorContains(t, err, "the ledger is append-only", sql)
+		}
+	})
+	require.True(t, verify(t, f).OK())
+}
+
+// tamper changes the ledger as somebody can who owns the database.
+func tamper(t *testing.T, f *storetest.Fixture, statements ...string) {
+	t.Helper()
+	storetest.Query(t, f.URL, func(ctx context.Context, conn *pgx.Conn) {
+		for _, sql := range append([]string{`ALTER TABLE orchestrator_ledger DISABLE TRIGGER ALL`}, statements...) {
+			_, err := conn.Exec(ctx, sql)
+			require.NoError(t, err, sql)
+		}
+	})
+}
+
+func TestTamperingIsFoundWithItsPlace(t *testing.T) {
+	t.Parallel()
+	remake := `DO $$ DECLARE e orchestrator_ledger; last TEXT := ''; BEGIN
+		FOR e IN SELECT * FROM orchestrator_ledger ORDER BY seq LOOP
+			UPDATE orchestrator_ledger SET previous = last,
+				hash = rgpt_ledger_hash(last, e.seq, e.at, e.actor, e.name, e.action, e.object, e.run_id, e.digest) WHERE seq = e.seq RETURNING hash INTO last;
+		END LOOP; UPDATE orchestrator_ledger_head SET hash = last; END $$`
+	for name, c := range map[string]struct {
+		statements []string
+		place      int64
+		what       string
+	}{
+		"edited name":     {[]string{`UPDATE orchestrator_ledger SET name = 'mallory' WHERE seq = 5`}, 5, "was edited"},
+		"edited time":     {[]string{`UPDATE orchestrator_ledger SET at = at + interval '1 microsecond' WHERE seq = 5`}, 5, "was edited"},
+		"edited details":  {[]string{`UPDATE orchestrator_ledger SET details = '{"n": 99}' WHERE seq = 5`}, 5, "details of entry 5 were edited"},
+		"deleted":         {[]string{`DELETE FROM orchestrator_ledger WHERE seq = 5`}, 5, "entry 5 is missing"},
+		"deleted several": {[]string{`DELETE FROM orchestrator_ledger WHERE seq BETWEEN 5 AND 7`}, 5, "entries 5 to 7 are missing"},
+		"deleted and closed up": {[]string{
+			`DELETE FROM orchestrator_ledger WHERE seq = 5`, `UPDATE orchestrator_ledger SET seq = seq - 1 WHERE seq = 6`,
+			`UPDATE orchestrator_ledger SET seq = seq - 1 WHERE seq = 7`, `UPDATE orchestrator_ledger SET seq = seq - 1 WHERE seq = 8`,
+			`UPDATE orchestrator_ledger SET seq = seq - 1 WHERE seq = 9`, `UPDATE orchestrator_ledger SET seq = seq - 1 WHERE seq = 10`,
+			`UPDATE orchestrator_ledger SET seq = seq - 1 WHERE seq = 11`, `UPDATE orchestrator_ledger_head SET seq = seq - 1`,
+		}, 5, "entry 5 does not follow"},
+		"swapped": {[]string{
+			`UPDATE orchestrator_ledger SET seq = 1000 WHERE seq = 5`, `UPDATE orchestrator_ledger SET seq = 5 WHERE seq = 6`,
+			`UPDATE orchestrator_ledger SET seq = 6 WHERE seq = 1000`,
+		}, 5, "entry 5"},
+		"cut off":                       {[]string{`DELETE FROM orchestrator_ledger WHERE seq > 8`}, 9, "missing at the end"},
+		"inserted at end":               {[]string{`INSERT INTO orchestrator_ledger SELECT 12, at, actor, 'mallory', action, object, run_id, details, digest, previous, hash FROM orchestrator_ledger WHERE seq = 11`}, 12, "entry 12"},
+		"inserted before the beginning": {[]string{`INSERT INTO orchestrator_ledger SELECT 0, at, actor, 'mallory', action, object, run_id, details, digest, previous, hash FROM orchestrator_ledger WHERE seq = 11`}, 0, "entry 0"},
+		"cut off with the head": {[]string{
+			`DELETE FROM orchestrator_ledger WHERE seq > 8`,
+			`UPDATE orchestrator_ledger_head SET seq = 8, hash = (SELECT hash FROM orchestrator_ledger WHERE seq = 8)`,
+		}, 10, "which the checkpoint of"},
+		"made again": {[]string{`UPDATE orchestrator_ledger SET name = 'mallory' WHERE seq = 5`, remake}, 10, "differs from the checkpoint"},
+		"emptied":    {[]string{`DELETE FROM orchestrator_ledger`, `UPDATE orchestrator_ledger_head SET seq = 0, hash = ''`}, 10, "which the checkpoint of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := storetest.Setup(t) // entry 1: its run
+			filled(t, f, 9)
+			_, key, err := ed25519.GenerateKey(nil)
+			require.NoError(t, err)
+			seq, hash, err := chain.Head(t.Context(), f.Store)
+			require.NoError(t, err)
+			require.EqualValues(t, 10, seq)
+			checkpoint := ledger.Sign(key, seq, hash, time.Now())
+			filled(t, f, 1)
+			require.True(t, verify(t, f, checkpoint).OK())
+
+			tamper(t, f, c.statements...)
+			report := verify(t, f, checkpoint)
+			require.NotEmpty(t, report.Faults)
+			require.Equal(t, c.place, report.Faults[0].Seq, report.Faults)
+			require.Contains(t, report.Faults[0].What, c.what)
+		})
+	}
+}
+
+func TestRetentionRemovesDetailsAndLeavesTheChainWhole(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	filled(t, f, 5)
+	n, err := chain.Forget(t.Context(), f.Store, time.Now().Add(time.Hour), 4)
+	require.NoError(t, err)
+	require.EqualValues(t, 4, n)
+	report := verify(t, f)
+	require.True(t, report.OK(), report.Faults)
+	require.EqualValues(t, 4, report.Removed)
+	entries, err := chain.List(t.Context(), f.Store, chain.Filter{Before: 3})
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	require.Empty(t, entries[0].Details)
+	require.NotEmpty(t, entries[0].Digest)
+}
+
+func TestEntriesContainNoSecrets(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	secret := "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+	_, err := chain.Append(t.Context(), f.Store, ledger.Entry{Actor: ledger.Person, Name: secret, Action: "tested", Object: secret}, map[string]string{"text": secret})
+	require.NoError(t, err)
+	entries, err := chain.List(t.Context(), f.Store, chain.Filter{Limit: 1})
+	require.NoError(t, err)
+	require.NotContains(t, entries[0].Name+entries[0].Object+string(entries[0].Details), secret)
+}
+
+func TestCheckpointsAreStoredOncePerEntry(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	_, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	first := ledger.Sign(key, 1, "h", time.Now())
+	require.NoError(t, chain.SaveCheckpoint(t.Context(), f.Store, first, "sha256:a"))
+	require.NoError(t, chain.SaveCheckpoint(t.Context(), f.Store, ledger.Sign(key, 1, "other", time.Now()), "sha256:b"))
+	stored, err := chain.Checkpoints(t.Context(), f.Store)
+	require.NoError(t, err)
+	require.Equal(t, []chain.Stored{{Checkpoint: first, Artifact: "sha256:a"}}, stored)
+}

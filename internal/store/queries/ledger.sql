@@ -1,0 +1,32 @@
+-- name: AppendLedger :one
+SELECT rgpt_ledger_append(@actor::text, @name::text, @action::text, @object::text, @run_id::bigint, @details::text)::bigint AS seq;
+
+-- name: LedgerEntries :many
+-- Entries after a number, in order.
+SELECT seq, at, actor, name, action, object, run_id, details, digest, previous, hash
+FROM orchestrator_ledger
+WHERE seq > @after AND (@run_id::bigint = 0 OR run_id = @run_id) AND (@action::text = '' OR action = @action) AND (@name::text = '' OR name = @name)
+ORDER BY seq LIMIT @most::int;
+
+-- name: LastLedgerEntries :many
+-- The last entries, newest first.
+SELECT seq, at, actor, name, action, object, run_id, details, digest, previous, hash
+FROM orchestrator_ledger
+WHERE (@before::bigint = 0 OR seq < @before) AND (@run_id::bigint = 0 OR run_id = @run_id) AND (@action::text = '' OR action = @action)
+  AND (@name::text = '' OR name = @name)
+ORDER BY seq DESC LIMIT @most::int;
+
+-- name: LedgerHead :one
+SELECT seq, hash FROM orchestrator_ledger_head;
+
+-- name: SaveCheckpoint :exec
+INSERT INTO orchestrator_ledger_checkpoints (seq, hash, at, key, signature, artifact)
+VALUES (@seq, @hash, @at, @key, @signature, @artifact) ON CONFLICT (seq) DO NOTHING;
+
+-- name: Checkpoints :many
+SELECT seq, hash, at, key, signature, artifact FROM orchestrator_ledger_checkpoints ORDER BY seq;
+
+-- name: ForgetLedgerDetails :execrows
+-- Removes the details of old entries; the chain stays whole.
+UPDATE orchestrator_ledger SET details = NULL
+WHERE seq IN (SELECT l.seq FROM orchestrator_ledger l WHERE l.at < @before::timestamptz AND l.details IS NOT NULL ORDER BY l.seq LIMIT @most::int);
