@@ -110,6 +110,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	defer func() { stop(); running.Wait() }()
 	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, DataDir: dir, Log: service.Log}
 	defer runs.Close()
+	running.Go(func() { runs.CheckpointLedgerEvery(beside, cfg.Ledger.CheckpointEvery) })
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client, Runs: runs,
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,

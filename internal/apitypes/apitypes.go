@@ -9,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/ledger"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
@@ -223,6 +224,14 @@ type MessageRequest struct {
 // MessageList lists the messages to the agents of a run, oldest first.
 type MessageList struct {
 	Messages []messages.Message `json:"messages"`
+}
+
+// LedgerEntry is an entry of the audit ledger.
+type LedgerEntry ledger.Entry
+
+// LedgerList is a page of the audit ledger.
+type LedgerList struct {
+	Entries []LedgerEntry `json:"entries"`
 }
 
 // AgentModelList lists the models that new runs and pipelines use.

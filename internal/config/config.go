@@ -21,6 +21,7 @@ type Config struct {
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where run files are stored."`
 	Brain        Brain        `yaml:"brain" doc:"The index of repositories, with which agents and people find code."`
 	Retention    Retention    `yaml:"retention" doc:"What is deleted when it is no longer needed. Runs that have not ended or that are on hold are never touched."`
+	Ledger       Ledger       `yaml:"ledger" doc:"The audit ledger: who did what."`
 	Logging      Logging      `yaml:"logging" doc:"Log level, format and files."`
 	Models       Models       `yaml:"models" doc:"Model providers, each agent's model, and budgets. models.phases sets models by agent: planner, builder, repair (also used by the environment agent), alpha, beta, gamma. The tester, releaser and analyzer call no model; entries for them are accepted but have no effect."`
 	Deliberation Deliberation `yaml:"deliberation" doc:"How ALPHA, BETA and GAMMA deliberate, in a standalone pipeline or when planning a run. The limits in execution.run also apply to deliberations."`

@@ -59,6 +59,7 @@ func Default() *Config {
 			MaxFile: MiB, Disk: 10 * GiB, History: 5000, Workers: 0, MapTokens: 1000, AnswerTokens: 2000, Wait: 20 * time.Second, PrepareTime: 10 * time.Minute, Age: 60 * 24 * time.Hour,
 		},
 		Retention: Retention{Every: 24 * time.Hour},
+		Ledger:    Ledger{CheckpointEvery: 24 * time.Hour},
 		Logging:   Logging{Level: "info", Format: "auto", MaxSize: 100 * MiB, MaxAge: 7 * 24 * time.Hour, MaxFiles: 10},
 		Models: Models{
 			Phases:          map[string]Choice{},

@@ -36,7 +36,7 @@ func TestACheckpointIsValidOnlyUnchangedAndWithItsKey(t *testing.T) {
 
 func TestAKeyIsMadeOnceAndReadableByItsOwnerOnly(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "keys", "ledger.pem")
+	file := filepath.Join(t.TempDir(), "keys", "ledger-key.pem")
 	keys := make([]ed25519.PrivateKey, 8)
 	var all sync.WaitGroup
 	for i := range keys {

@@ -73,6 +73,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.webhookOperations(api)
 	s.modelOperations(api)
 	s.systemOperations(api)
+	s.ledgerOperations(api)
 	for path, item := range api.OpenAPI().Paths {
 		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))
 	}

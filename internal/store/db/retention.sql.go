@@ -430,6 +430,7 @@ SELECT d.digest::text AS digest FROM unnest($1::text[]) AS d (digest)
 WHERE EXISTS (SELECT FROM orchestrator_artifacts a WHERE a.hash = d.digest AND a.deleted_at IS NULL)
    OR EXISTS (SELECT FROM orchestrator_environments e WHERE e.archive = d.digest)
    OR EXISTS (SELECT FROM orchestrator_baseline_checks b WHERE b.log_digest = d.digest AND b.log_digest <> '')
+   OR EXISTS (SELECT FROM orchestrator_ledger_checkpoints c WHERE c.artifact = d.digest)
 `
 
 // Those of the given digests that a row refers to.
@@ -465,6 +466,7 @@ WHERE EXISTS (
                      OR a.type = 'log' AND e.ended_at <= $4::timestamptz AND e.id <> ALL ($5::bigint[]))))
    OR EXISTS (SELECT FROM orchestrator_environments e WHERE e.archive = d.digest AND e.digest <> ALL ($6::text[]))
    OR EXISTS (SELECT FROM orchestrator_baseline_checks b WHERE b.log_digest = d.digest AND b.log_digest <> '')
+   OR EXISTS (SELECT FROM orchestrator_ledger_checkpoints c WHERE c.artifact = d.digest)
 `
 
 type ReferencedAfterParams struct {

@@ -93,7 +93,8 @@ ORDER BY e.created_at;
 SELECT d.digest::text AS digest FROM unnest(@digests::text[]) AS d (digest)
 WHERE EXISTS (SELECT FROM orchestrator_artifacts a WHERE a.hash = d.digest AND a.deleted_at IS NULL)
    OR EXISTS (SELECT FROM orchestrator_environments e WHERE e.archive = d.digest)
-   OR EXISTS (SELECT FROM orchestrator_baseline_checks b WHERE b.log_digest = d.digest AND b.log_digest <> '');
+   OR EXISTS (SELECT FROM orchestrator_baseline_checks b WHERE b.log_digest = d.digest AND b.log_digest <> '')
+   OR EXISTS (SELECT FROM orchestrator_ledger_checkpoints c WHERE c.artifact = d.digest);
 
 -- name: ReferencedAfter :many
 -- Those of the given digests that a row would still refer to if the files of runs that
@@ -109,7 +110,8 @@ WHERE EXISTS (
                 AND (e.ended_at <= @files_before::timestamptz AND e.id <> ALL (@files_kept::bigint[])
                      OR a.type = 'log' AND e.ended_at <= @logs_before::timestamptz AND e.id <> ALL (@logs_kept::bigint[]))))
    OR EXISTS (SELECT FROM orchestrator_environments e WHERE e.archive = d.digest AND e.digest <> ALL (@environments::text[]))
-   OR EXISTS (SELECT FROM orchestrator_baseline_checks b WHERE b.log_digest = d.digest AND b.log_digest <> '');
+   OR EXISTS (SELECT FROM orchestrator_baseline_checks b WHERE b.log_digest = d.digest AND b.log_digest <> '')
+   OR EXISTS (SELECT FROM orchestrator_ledger_checkpoints c WHERE c.artifact = d.digest);
 
 -- name: OnlyFiles :many
 -- Those of the given digests that were files of runs and nothing else. A patch may
