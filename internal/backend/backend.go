@@ -55,6 +55,8 @@ type Backend interface {
 	Links(ctx context.Context, id int64) (dashboard, temporal string, err error)
 
 	Create(ctx context.Context, c control.Creation) (control.Created, error)
+	// Estimate returns what a request will probably cost and take, and creates nothing.
+	Estimate(ctx context.Context, c control.Creation) (control.Estimate, error)
 	AttemptsOf(ctx context.Context, id int64) (attempts.Group, error)
 	SteerAttempts(ctx context.Context, id int64, name string, c contract.Command) (attempts.Group, error)
 	Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelOverride) (control.Created, error)
