@@ -74,6 +74,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}/content", s.Handle(s.artifactContent))
 	get("/runs/{id}/events", s.tab("events", s.eventsTab))
 	get("/runs/{id}/replay", s.tab("replay", s.replayTab))
+	mux.HandleFunc("POST /runs/{id}/follow-up", s.Handle(s.followUp))
 }
 
 // page returns the content of a page in its shell.
