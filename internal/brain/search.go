@@ -82,6 +82,8 @@ type FoundPart struct {
 	Line    int    `json:"line"`
 	EndLine int    `json:"end_line"`
 	Symbol  string `json:"symbol,omitempty"`
+	// Lines are its lines, which may be cut, without control characters. Text in JSON has them.
+	Lines []string `json:"-"`
 }
 
 // Answer is what Search found.
@@ -154,7 +156,7 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 			found.Why = append(found.Why, Reason{Signal: r.Signal.String(), Rank: r.Rank, Detail: r.Detail})
 		}
 		for _, r := range ranges[i] {
-			found.Parts = append(found.Parts, FoundPart{Line: r.First, EndLine: r.Last, Symbol: r.Symbol})
+			found.Parts = append(found.Parts, FoundPart{Line: r.First, EndLine: r.Last, Symbol: r.Symbol, Lines: r.Lines})
 		}
 		answer.Files = append(answer.Files, found)
 	}
