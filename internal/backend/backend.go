@@ -83,7 +83,7 @@ type Backend interface {
 	// IndexRepository indexes a commit of a repository.
 	IndexRepository(ctx context.Context, repo, rev string, progress func(brain.Progress)) (control.Indexed, error)
 	BrainSearch(ctx context.Context, q control.BrainQuery) (brain.Answer, error)
-	BrainMap(ctx context.Context, repo, rev, goal string, tokens int) (string, error)
+	BrainMap(ctx context.Context, repo, rev, goal string, tokens int) (control.BrainMap, error)
 	BrainStats(ctx context.Context) (control.BrainStats, error)
 	FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error)
 	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)

@@ -98,12 +98,17 @@ func (r *Runs) toIndex(ctx context.Context, repo, rev string) (Indexed, contract
 	if err != nil {
 		return Indexed{}, contract.Workspace{}, err
 	}
-	out := Indexed{Repo: at.URL, Commit: at.Base, Notes: []string{}}
-	if info.Dirty {
-		out.Notes = append(out.Notes, info.Path+" has uncommitted changes, which are not indexed.")
-	}
+	out := Indexed{Repo: at.URL, Commit: at.Base, Notes: append([]string{}, uncommitted(info)...)}
 	ws, err := workspaces.Start(ctx, at)
 	return out, ws, err
+}
+
+// uncommitted says whether a repository has changes that its commit lacks.
+func uncommitted(info workspace.Info) []string {
+	if !info.Dirty {
+		return nil
+	}
+	return []string{info.Path + " has uncommitted changes, which are not indexed."}
 }
 
 // BrainStats returns what is indexed on this host and in the database.

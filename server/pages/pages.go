@@ -46,6 +46,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
 	get("/agents", s.agentsPage)
 	get("/environments", s.environmentsPage)
+	get("/brain", s.brainPage)
 	get("/quarantine", s.quarantinePage)
 	get("/evals", s.evalsPage)
 	get("/evals/{id}", s.evalPage)
