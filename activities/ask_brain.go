@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -38,6 +39,9 @@ func (a *Activities) askBrain(ws contract.Workspace, local bool) func(context.Co
 		answer, err := view.Search(ctx, brain.Query{Text: query, Tokens: a.Config.Brain.AnswerTokens})
 		if err != nil || len(answer.Files) == 0 {
 			return "", err
+		}
+		if len(answer.Notes) > 0 {
+			return strings.Join(answer.Notes, "\n") + "\n\n" + answer.Text, nil
 		}
 		return answer.Text, nil
 	}

@@ -133,7 +133,7 @@ func deliberating(t *testing.T) (*fixture, *deliberations) {
 	b.handler = server.New(server.Options{
 		Runs:  &control.Runs{Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: d, Config: cfg, DataDir: t.TempDir()},
 		Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: d, Namespace: "default", Log: slog.New(slog.DiscardHandler),
-		Hooks: webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)),
+		Pictures: 64 << 20, Hooks: webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)),
 	})
 	return b, d
 }

@@ -54,6 +54,9 @@ func TestARepositoryIsIndexedInTheBackgroundAndSearched(t *testing.T) {
 	require.Equal(t, 1, stats.Repositories)
 	require.Positive(t, stats.Bytes)
 	require.Positive(t, stats.SharedBytes)
+	require.Len(t, stats.Indexes, 1)
+	require.Equal(t, repo, stats.Indexes[0].Repo)
+	require.Equal(t, stats.Bytes, stats.Indexes[0].Bytes)
 
 	var answer brain.Answer
 	w := b.send(t, http.MethodGet, "/api/brain/search?"+url.Values{"repo": {repo}, "query": {"what a customer owes"}, "path": {"shop/**"}}.Encode(), "")
@@ -61,6 +64,8 @@ func TestARepositoryIsIndexedInTheBackgroundAndSearched(t *testing.T) {
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
 	require.Equal(t, "shop/invoice.go", answer.Files[0].Path)
 	require.NotEmpty(t, answer.Files[0].Why)
+	require.Equal(t, started.Commit, answer.Commit)
+	require.Empty(t, answer.Notes)
 	w = b.send(t, http.MethodGet, "/api/brain/map?"+url.Values{"repo": {repo}, "tokens": {"300"}}.Encode(), "")
 	require.Contains(t, w.Body.String(), "func Total(lines []Line) Money")
 
@@ -68,6 +73,20 @@ func TestARepositoryIsIndexedInTheBackgroundAndSearched(t *testing.T) {
 	x, _ = b.indexing(t)
 	require.Equal(t, started.ID, x.ID)
 	require.Zero(t, x.Indexed.Read, "nothing is read twice")
+}
+
+func TestAQueryThatIsWrongIsRejectedBeforeItsRepositoryIsIndexed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, query := range []url.Values{{"query": {" "}}, {"query": {"x"}, "path": {"[a"}}} {
+		query.Set("repo", code(t))
+		w := b.send(t, http.MethodGet, "/api/brain/search?"+query.Encode(), "")
+		require.Equal(t, http.StatusUnprocessableEntity, w.Code, w.Body)
+	}
+	var stats control.BrainStats
+	require.NoError(t, json.Unmarshal(b.send(t, http.MethodGet, "/api/brain/stats", "").Body.Bytes(), &stats))
+	require.Zero(t, stats.Repositories)
+	require.Empty(t, stats.Indexes)
 }
 
 func TestWhatCannotBeIndexedIsSaidAtOnce(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func New(o Options) *Handler {
 
 	h := middleware.RecordRoute(mux) // from the innermost middleware to the outermost
 	h = middleware.Idempotency(h, o.Store, o.Log, res.Error)
-	h = middleware.ReadBody(h, o.Log, res.Error)
+	h = middleware.ReadBody(h, uploads, o.Log, res.Error)
 	h = http.NewCrossOriginProtection().Handler(h)
 	h = middleware.LimitBody(h, o.bodyLimit, res.Error)
 	h = middleware.HostCheck(h, o.Hosts, res.Error)
@@ -112,8 +113,19 @@ func New(o Options) *Handler {
 // bodyLimit returns the size of the largest body of a request.
 func (o Options) bodyLimit(r *http.Request) int64 {
 	limit := cmp.Or(o.MaxBody, DefaultMaxBody)
-	if r.Method == http.MethodPost && (r.URL.Path == "/api/runs" || strings.HasPrefix(r.URL.Path, "/api/runs/") && strings.HasSuffix(r.URL.Path, "/follow-up")) {
+	if r.Method == http.MethodPost && (slices.Contains([]string{"/api/runs", "/api/runs/estimate"}, r.URL.Path) || followsUp(r, "/api/runs/")) || uploads(r) {
 		limit += o.Pictures
 	}
 	return limit
+}
+
+// uploads reports whether a request may contain files: the form for a follow-up, with pictures.
+func uploads(r *http.Request) bool {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return r.Method == http.MethodPost && followsUp(r, "/runs/") && strings.EqualFold(strings.TrimSpace(kind), "multipart/form-data")
+}
+
+// followsUp reports whether a request is for a follow-up to a run below a path.
+func followsUp(r *http.Request, below string) bool {
+	return strings.HasPrefix(r.URL.Path, below) && strings.HasSuffix(r.URL.Path, "/follow-up")
 }

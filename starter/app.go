@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ type app struct {
 	errs io.Writer
 	env  []string // in the form of os.Environ
 
+	asks        bool // questions are asked even if input and output are not a terminal
 	json        bool
 	dataDirFlag string
 	serverFlag  string
@@ -140,6 +142,31 @@ func printList[T any](a *app, name string, list []T, empty, header string, row f
 func (a *app) terminal() bool {
 	f, ok := a.out.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// interactive reports whether a person can be asked a question.
+func (a *app) interactive() bool {
+	f, ok := a.in.(*os.File)
+	return a.asks || ok && term.IsTerminal(int(f.Fd())) && a.terminal()
+}
+
+// confirm asks a question and reports whether the answer is yes; without an answer, it is no. An
+// interrupted command does not wait for the answer.
+func (a *app) confirm(ctx context.Context, question string) (bool, error) {
+	fmt.Fprint(a.errs, question, " [y/N] ")
+	line := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(a.in).ReadString('\n') // what precedes the end of the input counts
+		line <- text
+	}()
+	select {
+	case text := <-line:
+		answer := strings.ToLower(strings.TrimSpace(text))
+		return answer == "y" || answer == "yes", nil
+	case <-ctx.Done():
+		fmt.Fprintln(a.errs)
+		return false, ended{exitStopped}
+	}
 }
 
 // plainColumns is the assumed width of a terminal that does not report one.

@@ -106,9 +106,7 @@ func (a *app) printIndexing(x control.Indexing) {
 const shownLanguages = 8
 
 func (a *app) printIndexed(x control.Indexed) {
-	for _, note := range x.Notes {
-		fmt.Fprintln(a.out, "Note:", terminal.Clean(note))
-	}
+	a.printNotes(x.Notes)
 	fmt.Fprintf(a.out, "Indexed %d of %d files of %s at %.12s in %.1fs: %d read, %d known from the database; %s on this host.\n",
 		x.Documents, x.Files, terminal.Clean(x.Repo), x.Commit, x.Seconds, x.Read, x.Shared, ui.Size(x.Bytes))
 	if text := largest(x.Languages); text != "" {
@@ -116,6 +114,13 @@ func (a *app) printIndexed(x control.Indexed) {
 	}
 	if text := largest(x.Skipped); text != "" {
 		fmt.Fprintln(a.out, "Left out:", text)
+	}
+}
+
+// printNotes prints what is worth knowing about a result.
+func (a *app) printNotes(notes []string) {
+	for _, note := range notes {
+		fmt.Fprintln(a.out, "Note:", terminal.Clean(note))
 	}
 }
 
@@ -128,12 +133,15 @@ func largest(counts map[string]int) string {
 	for _, name := range names[:min(len(names), shownLanguages)] {
 		parts = append(parts, fmt.Sprintf("%s %d", terminal.Clean(name), counts[name]))
 	}
+	if more := len(names) - shownLanguages; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
 	return strings.Join(parts, ", ")
 }
 
 func newBrainStats(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use: "stats", Short: "Show the size of the index", Args: noArgs,
+		Use: "stats", Short: "Show what is indexed and how much space it takes", Args: noArgs,
 		Example: `  rgpt brain stats --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), backend.NeedArtifacts, func(h backend.Backend) error {
@@ -147,6 +155,9 @@ func newBrainStats(a *app) *cobra.Command {
 				}
 				fmt.Fprintf(a.out, "Indexes on this host: %d, %s of at most %s.\nExtracts of files in the database: %s.\n",
 					s.Repositories, ui.Size(s.Bytes), ui.Size(s.Disk), ui.Size(s.SharedBytes))
+				for _, x := range s.Indexes {
+					fmt.Fprintf(a.out, "  %s: %s, used %s ago\n", cmp.Or(terminal.Clean(x.Repo), "(unknown)"), ui.Size(x.Bytes), ui.Age(time.Since(x.Used)))
+				}
 				for _, x := range s.Indexing {
 					a.printIndexing(x)
 				}

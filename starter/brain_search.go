@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
 )
@@ -20,7 +19,7 @@ shows the best parts of the best files with line numbers. What is not indexed ye
 		Example: `  rgpt brain search "where is the retry delay computed"
   rgpt brain search ParseArgs --path "src/**" --explain
   rgpt brain search "timeout of requests" --repo https://github.com/acme/shop --json`,
-		Args: cobra.MinimumNArgs(1),
+		Args: query,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Text = strings.Join(args, " ")
 			return a.withEnvironments(cmd.Context(), q.Repo, func(h backend.Backend) error {
@@ -30,9 +29,12 @@ shows the best parts of the best files with line numbers. What is not indexed ye
 					return err
 				case a.json:
 					a.printJSON(answer)
-				case len(answer.Files) == 0:
+					return nil
+				}
+				a.printNotes(answer.Notes)
+				if len(answer.Files) == 0 {
 					fmt.Fprintln(a.out, "Nothing was found. Use other words.")
-				default:
+				} else {
 					fmt.Fprint(a.out, answer.Text)
 				}
 				return nil
@@ -40,11 +42,19 @@ shows the best parts of the best files with line numbers. What is not indexed ye
 		},
 	}
 	brainFlags(cmd, &q.Repo, &q.Rev, &q.Tokens)
-	cmd.Flags().StringVar(&q.Paths, "path", "", "only paths that match this glob, such as \"src/**/*.ts\"")
-	cmd.Flags().StringVar(&q.Lang, "lang", "", "only this language, such as go or typescript")
+	cmd.Flags().StringVar(&q.Paths, "path", "", "only paths that match this glob, such as \"src/**/*.ts\", or that are in this directory")
+	cmd.Flags().StringVar(&q.Lang, "lang", "", "only this language, such as go or typescript, or files with this extension")
 	cmd.Flags().IntVar(&q.Limit, "limit", 10, "maximum number of files")
 	cmd.Flags().BoolVar(&q.Explain, "explain", false, "say why each file was found")
 	return cmd
+}
+
+// query requires something to search for.
+func query(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usageError{fmt.Errorf("%s needs a query: words, names or an error message; see %s --help", cmd.CommandPath(), cmd.CommandPath())}
+	}
+	return nil
 }
 
 func newBrainMap(a *app) *cobra.Command {
@@ -59,15 +69,16 @@ with all directories. With a goal, the files that matter for it come first.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withEnvironments(cmd.Context(), repo, func(h backend.Backend) error {
-				text, err := h.BrainMap(cmd.Context(), repo, rev, goal, tokens)
+				m, err := h.BrainMap(cmd.Context(), repo, rev, goal, tokens)
 				if err != nil {
 					return err
 				}
 				if a.json {
-					a.printJSON(apitypes.BrainMap{Text: text})
-				} else {
-					fmt.Fprint(a.out, text)
+					a.printJSON(m)
+					return nil
 				}
+				a.printNotes(m.Notes)
+				fmt.Fprint(a.out, m.Text)
 				return nil
 			})
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestARepositoryIsIndexedSearchedAndMappedOnTheCommandLine(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(p.ok(t, "brain", "index", repo, "--json").out), &indexed))
 	require.Zero(t, indexed.Read)
 
-	require.Regexp(t, `^Indexes on this host: 1, \S+ \S+ of at most 10\S* GiB\.\nExtracts of files in the database: `, p.ok(t, "brain", "stats").out)
+	require.Regexp(t, `^Indexes on this host: 1, \S+ \S+ of at most 10\S* GiB\.\nExtracts of files in the database: \S+ \S+\.\n  \S+app: \S+ \S+, used \d+s ago\n$`, p.ok(t, "brain", "stats").out)
 	out = p.ok(t, "brain", "search", "what", "a customer owes", "--repo", repo, "--explain").out
 	require.Contains(t, out, "shop/invoice.go")
 	require.Contains(t, out, "4\tfunc Total(lines []Line) Money")
@@ -33,16 +34,24 @@ func TestARepositoryIsIndexedSearchedAndMappedOnTheCommandLine(t *testing.T) {
 	var answer brain.Answer
 	require.NoError(t, json.Unmarshal([]byte(p.ok(t, "brain", "search", "page", "--lang", "typescript", "--repo", repo, "--json").out), &answer))
 	require.Len(t, answer.Files, 1)
-	require.Equal(t, "Nothing was found. Use other words.\n", p.ok(t, "brain", "search", "zzzz", "--repo", repo).out)
+	require.Equal(t, "Note: No indexed file has \"zzzz\".\nNothing was found. Use other words.\n", p.ok(t, "brain", "search", "zzzz", "--repo", repo).out)
+	require.Contains(t, p.ok(t, "brain", "search", "invioce", "--repo", repo).out, "searched for \"invoice\" as well.\nshop/invoice.go:")
 	out = p.ok(t, "brain", "map", "--repo", repo, "--goal", "round the total", "--tokens", "300").out
 	require.Regexp(t, `(?s)^3 files\. .*shop/invoice\.go \(to line 4\)\n  4: func Total\(lines \[\]Line\) Money\n.*Directories`, out)
 
+	require.NoError(t, os.WriteFile(filepath.Join(repo, "new.go"), []byte("package app\n"), 0o600))
+	for _, args := range [][]string{{"search", "invoice"}, {"map"}} {
+		out = p.ok(t, append([]string{"brain"}, append(args, "--repo", repo)...)...).out
+		require.Regexp(t, `^Note: \S+app has uncommitted changes, which are not indexed\.\n`, out)
+		require.NotContains(t, p.ok(t, append([]string{"brain"}, append(args, "--repo", repo, "--rev", "HEAD")...)...).out, "Note:")
+	}
 	for want, args := range map[string][]string{
 		"the query is empty":           {"search", " ", "--repo", repo},
 		"enter a number from 1 to 100": {"search", "x", "--limit", "1000", "--repo", repo},
 		"the glob":                     {"search", "x", "--path", "[a", "--repo", repo},
 		"enter a number from 100":      {"map", "--tokens", "5", "--repo", repo},
 		"takes at most one repository": {"index", "a", "b"},
+		"brain search needs a query":   {"search"},
 		"not a git repository":         {"index", t.TempDir()},
 	} {
 		r := p.run(t, append([]string{"brain"}, args...)...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -48,6 +49,67 @@ SIZE is the number of changed lines without tests, then that of tests.`,
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until one is chosen and its run ends")
 	return cmd
+}
+
+// printEstimate prints what a request will probably cost and take.
+func (a *app) printEstimate(ctx context.Context, h backend.Backend, c creation) error {
+	e, err := h.Estimate(ctx, c.Creation)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		a.printJSON(e)
+		return nil
+	}
+	for _, note := range e.Notes {
+		fmt.Fprintln(a.errs, "Note:", terminal.Clean(note))
+	}
+	fmt.Fprintln(a.out, "Estimate:", terminal.OneLine(e.Text))
+	return nil
+}
+
+// confirmAttempts prints what several attempts will probably cost and take before they are created. On a
+// terminal, it asks whether to create them. It returns the notes that it has printed.
+func (a *app) confirmAttempts(ctx context.Context, h backend.Backend, c creation) ([]string, error) {
+	several, err := a.severalAttempts(c)
+	if err != nil || !several {
+		return nil, err
+	}
+	e, err := h.Estimate(ctx, c.Creation)
+	if err != nil || e.Attempts < 2 {
+		return nil, err
+	}
+	shown := append(slices.Clone(e.Notes), e.Text)
+	for _, note := range shown {
+		fmt.Fprintln(a.errs, "Note:", terminal.OneLine(note))
+	}
+	if c.yes || !a.interactive() {
+		return shown, nil
+	}
+	yes, err := a.confirm(ctx, fmt.Sprintf("Create %d attempts?", e.Attempts))
+	if err == nil && !yes {
+		fmt.Fprintln(a.errs, "Nothing was created.")
+		err = ended{exitInput}
+	}
+	return shown, err
+}
+
+// severalAttempts reports whether a request may ask for several attempts: by itself, or because the
+// configuration on this machine does. It does not ask a server for its configuration.
+func (a *app) severalAttempts(c creation) (bool, error) {
+	switch {
+	case c.PlanOnly || c.PrepareOnly:
+		return false, nil
+	case c.Attempts != 0 || len(c.AttemptModels) > 0:
+		return max(c.Attempts, len(c.AttemptModels)) > 1, nil
+	case a.server() != "":
+		return false, nil
+	}
+	cfg, err := a.config()
+	if err != nil {
+		return false, err
+	}
+	return cfg.Execution.Attempts.Count > 1, nil
 }
 
 // allAttempts adds the flag that sends a command to all attempts at a run's goal.

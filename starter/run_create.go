@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type creation struct {
 	goalFile, planFile string
 	env                string
 	wait, watch        bool
+	yes, estimate      bool
 	timeout, watchTime time.Duration
 	maxCost            float64
 	set                []string
@@ -50,6 +52,7 @@ func newRunCreate(a *app) *cobra.Command {
   rgpt run create --repo https://example.com/app.git --base v2 --goal-file goal.md --json
   rgpt run create --repo . --goal "Upgrade pgx" --plan-only --wait
   rgpt run create --repo . --goal "Fix the docs" --env none
+  rgpt run create --repo . --goal "Speed up search" --attempts 3 --estimate
   rgpt run create --repo . --goal "Speed up search" --attempts 3 --max-cost 5 --wait`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,6 +84,8 @@ func newRunCreate(a *app) *cobra.Command {
 	f.DurationVar(&c.timeout, "timeout", 0, "maximum duration of the run (execution.run.time)")
 	f.IntVar(&c.Attempts, "attempts", 0, "number of independent attempts at the goal, of which the best one is released (execution.attempts.count)")
 	f.StringArrayVar(&c.AttemptModels, "attempt-model", nil, "model of one attempt, as provider/model; repeatable, in the order of the attempts (execution.attempts.models)")
+	f.BoolVar(&c.yes, "yes", false, "create several attempts without asking for confirmation; rgpt only asks on a terminal")
+	f.BoolVar(&c.estimate, "estimate", false, "print what the run, or all attempts together, will probably cost and take, and create nothing")
 	f.Float64Var(&c.maxCost, "max-cost", 0, "maximum cost of the run, or of all attempts together, in US dollars (execution.run.cost_usd)")
 	f.StringArrayVar(&c.set, "set", nil, "set a configuration key for this run: key=value; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("env", cobra.FixedCompletions([]cobra.Completion{control.EnvironmentAuto, control.EnvironmentNone}, cobra.ShellCompDirectiveDefault))
@@ -107,10 +112,18 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 		return err
 	}
 	defer h.Close()
+	if c.estimate {
+		return a.printEstimate(ctx, h, c)
+	}
+	shown, err := a.confirmAttempts(ctx, h, c)
+	if err != nil {
+		return err
+	}
 	created, err := h.Create(ctx, c.Creation)
 	if err != nil {
 		return err
 	}
+	created.Notes = slices.DeleteFunc(created.Notes, func(note string) bool { return slices.Contains(shown, note) })
 	a.reportCreation(created)
 	if created.Attempts != nil {
 		return a.reportAttempts(ctx, h, *created.Attempts, created.Fresh, c.wait)

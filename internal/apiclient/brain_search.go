@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/control"
 )
@@ -19,12 +18,11 @@ func (c *Client) BrainSearch(ctx context.Context, q control.BrainQuery) (brain.A
 }
 
 // BrainMap describes a repository within a number of tokens.
-func (c *Client) BrainMap(ctx context.Context, repo, rev, goal string, tokens int) (string, error) {
+func (c *Client) BrainMap(ctx context.Context, repo, rev, goal string, tokens int) (control.BrainMap, error) {
 	r := read("api", "brain", "map")
 	r.query = parameters("repo", repo, "rev", rev, "goal", goal, "tokens", number(tokens))
 	r.time = createTime
-	m, err := ask[apitypes.BrainMap](ctx, c, r)
-	return m.Text, err
+	return ask[control.BrainMap](ctx, c, r)
 }
 
 // number returns a parameter's text; empty for 0, which stands for the default.

@@ -3,6 +3,7 @@ package apiclient
 import (
 	"cmp"
 	"context"
+	"net/http"
 
 	"github.com/google/uuid"
 
@@ -17,14 +18,25 @@ import (
 // Create creates and starts a run. A request without a key gets one, so that a lost response does
 // not lead to a second run.
 func (c *Client) Create(ctx context.Context, n control.Creation) (control.Created, error) {
-	r := command(apitypes.CreateRequest{
+	r := command(requestOf(n), "api", "runs")
+	r.key, r.time = cmp.Or(n.Key, r.key), createTime
+	return c.created(ctx, r, n.Key == "")
+}
+
+// requestOf returns the request for the creation of a run.
+func requestOf(n control.Creation) apitypes.CreateRequest {
+	return apitypes.CreateRequest{
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Effort: n.Effort, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
 		PrepareOnly: n.PrepareOnly, Environment: n.Environment, Pictures: n.Pictures,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
 		Attempts: n.Attempts, AttemptModels: n.AttemptModels,
-	}, "api", "runs")
-	r.key, r.time = cmp.Or(n.Key, r.key), createTime
-	return c.created(ctx, r, n.Key == "")
+	}
+}
+
+// Estimate returns what a request will probably cost and take, and creates nothing.
+func (c *Client) Estimate(ctx context.Context, n control.Creation) (control.Estimate, error) {
+	n.Pictures = nil // they do not matter for it
+	return ask[control.Estimate](ctx, c, call{method: http.MethodPost, path: []string{"api", "runs", "estimate"}, body: requestOf(n), time: createTime})
 }
 
 // created creates a run and reads it. With a key generated for this call, the run is always new,

@@ -277,11 +277,6 @@ type FindRequest struct {
 	Base string `json:"base,omitempty" doc:"branch, tag or commit; default: the checked-out commit, or the default branch"`
 }
 
-// BrainMap is a description of a repository.
-type BrainMap struct {
-	Text string `json:"text"`
-}
-
 // IndexRequest is the request to index a repository.
 type IndexRequest struct {
 	Repo string `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`

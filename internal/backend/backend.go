@@ -58,6 +58,8 @@ type Backend interface {
 	Links(ctx context.Context, id int64) (dashboard, temporal string, err error)
 
 	Create(ctx context.Context, c control.Creation) (control.Created, error)
+	// Estimate returns what a request will probably cost and take, and creates nothing.
+	Estimate(ctx context.Context, c control.Creation) (control.Estimate, error)
 	AttemptsOf(ctx context.Context, id int64) (attempts.Group, error)
 	SteerAttempts(ctx context.Context, id int64, name string, c contract.Command) (attempts.Group, error)
 	Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelOverride) (control.Created, error)
@@ -84,7 +86,7 @@ type Backend interface {
 	// IndexRepository indexes a commit of a repository.
 	IndexRepository(ctx context.Context, repo, rev string, progress func(brain.Progress)) (control.Indexed, error)
 	BrainSearch(ctx context.Context, q control.BrainQuery) (brain.Answer, error)
-	BrainMap(ctx context.Context, repo, rev, goal string, tokens int) (string, error)
+	BrainMap(ctx context.Context, repo, rev, goal string, tokens int) (control.BrainMap, error)
 	BrainStats(ctx context.Context) (control.BrainStats, error)
 	FindEnvironment(ctx context.Context, repo, base string) (control.FoundEnvironment, error)
 	Setups(ctx context.Context, repo string, limit int) ([]store.Setup, error)

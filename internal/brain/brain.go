@@ -414,14 +414,33 @@ type Stats struct {
 	Bytes        int64 `json:"bytes" doc:"size of these indexes"`
 	Disk         int64 `json:"disk" doc:"the most that they may take (brain.disk)"`
 	SharedBytes  int64 `json:"shared_bytes" doc:"size of the extracts of files in the database"`
+	// Indexes are the indexes on this host.
+	Indexes []Stored `json:"indexes" doc:"the indexes on this host, the one that was used last first; at most 200"`
+}
+
+// maxStored is the number of indexes that Stats lists.
+const maxStored = 200
+
+// Stored is the index of a repository on this host.
+type Stored struct {
+	Repo  string    `json:"repo" doc:"repository; empty if it is not known until the index is used again"`
+	Bytes int64     `json:"bytes" doc:"size of the index"`
+	Used  time.Time `json:"used" doc:"when it was last used"`
 }
 
 // Stats returns what is indexed.
 func (b *Brain) Stats(ctx context.Context) (Stats, error) {
-	s := Stats{Disk: b.options.Disk}
-	var err error
-	if s.Repositories, s.Bytes, err = index.Sizes(b.options.Root); err != nil {
+	s := Stats{Disk: b.options.Disk, Indexes: []Stored{}}
+	all, err := index.List(b.options.Root)
+	if err != nil {
 		return s, err
+	}
+	s.Repositories = len(all)
+	for i, x := range all {
+		s.Bytes += x.Bytes
+		if i < maxStored {
+			s.Indexes = append(s.Indexes, Stored{Repo: workspace.Redact(x.Repo), Bytes: x.Bytes, Used: x.Used})
+		}
 	}
 	if b.options.Store != nil {
 		s.SharedBytes, err = stored.Stored(ctx, b.options.Store)

@@ -31,9 +31,11 @@ type View struct {
 type Query struct {
 	// Text is the question: words, names, an error message, a stack trace.
 	Text string
-	// Paths limits the results to paths that match this glob; empty: all.
+	// Paths limits the results to paths that match this glob, or to a directory; empty: all. A glob
+	// without a slash matches in all directories.
 	Paths string
-	// Lang limits the results to a language, such as go or typescript; empty: all.
+	// Lang limits the results to a language, such as go or typescript, or to an extension, such as ts;
+	// empty: all.
 	Lang string
 	// Limit is the number of files; 0: DefaultResults.
 	Limit int
@@ -80,6 +82,8 @@ type FoundPart struct {
 	Line    int    `json:"line"`
 	EndLine int    `json:"end_line"`
 	Symbol  string `json:"symbol,omitempty"`
+	// Lines are its lines, which may be cut, without control characters. Text in JSON has them.
+	Lines []string `json:"-"`
 }
 
 // Answer is what Search found.
@@ -88,10 +92,14 @@ type Answer struct {
 	Files []Found `json:"files"`
 	// Text shows their best parts with line numbers, within the query's tokens.
 	Text string `json:"text"`
+	// Commit is the commit that was searched, if the caller named one.
+	Commit string `json:"commit" doc:"commit that was searched"`
+	// Notes say what is worth knowing about the result, such as words that occur nowhere.
+	Notes []string `json:"notes" doc:"what is worth knowing about the result"`
 }
 
-// check returns an error that says what is wrong with a query.
-func (q Query) check() error {
+// Check returns an error that says what is wrong with a query.
+func (q Query) Check() error {
 	invalid := func(format string, args ...any) error {
 		return fault.New(contract.ClassHuman, contract.CodeInvalidConfig, format, args...)
 	}
@@ -106,10 +114,11 @@ func (q Query) check() error {
 			return invalid("search the repository: the glob %q %v", q.Paths, err)
 		}
 	}
-	return checkTokens(q.Tokens)
+	return CheckTokens(q.Tokens)
 }
 
-func checkTokens(tokens int) error {
+// CheckTokens returns an error if an answer or a map cannot have this size.
+func CheckTokens(tokens int) error {
 	if tokens != 0 && (tokens < MinTokens || tokens > MaxTokens) {
 		return fault.New(contract.ClassHuman, contract.CodeInvalidConfig,
 			"%d tokens were requested; enter a number from %d to %d", tokens, MinTokens, MaxTokens)
@@ -120,13 +129,17 @@ func checkTokens(tokens int) error {
 // Search returns the files that matter for a query, best first. The same view and the same query give
 // the same answer.
 func (v View) Search(ctx context.Context, q Query) (Answer, error) {
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return Answer{}, err
 	}
 	began := time.Now()
 	defer func() { telemetry.BrainQueried(time.Since(began)) }()
+	text, notes, err := v.understood(ctx, q)
+	if err != nil {
+		return Answer{}, fmt.Errorf("search the index: %w", err)
+	}
 	results, err := rank.New(v.Corpus, v.Past, rank.Tuned()).Search(rank.Question{
-		Text: q.Text, Accept: v.accept(q), Limit: cmp.Or(q.Limit, DefaultResults), Vectors: q.Vectors, Rerank: q.Rerank,
+		Text: text, Accept: v.accept(q), Limit: cmp.Or(q.Limit, DefaultResults), Vectors: q.Vectors, Rerank: q.Rerank,
 	})
 	if err != nil {
 		return Answer{}, fmt.Errorf("search the index: %w", err)
@@ -135,15 +148,15 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	answer := Answer{Files: []Found{}, Text: excerpt.Text(files, q.Text, q.Tokens, q.Explain)}
-	ranges := excerpt.Ranges(files, q.Text)
+	answer := Answer{Files: []Found{}, Text: excerpt.Text(files, text, q.Tokens, q.Explain), Notes: append(append([]string{}, v.ofFilter(q)...), notes...)}
+	ranges := excerpt.Ranges(files, text)
 	for i, f := range files {
 		found := Found{Path: f.Path, Lang: v.Corpus.Lang(f.Doc), Score: f.Score, Parts: []FoundPart{}}
 		for _, r := range f.Reasons {
 			found.Why = append(found.Why, Reason{Signal: r.Signal.String(), Rank: r.Rank, Detail: r.Detail})
 		}
 		for _, r := range ranges[i] {
-			found.Parts = append(found.Parts, FoundPart{Line: r.First, EndLine: r.Last, Symbol: r.Symbol})
+			found.Parts = append(found.Parts, FoundPart{Line: r.First, EndLine: r.Last, Symbol: r.Symbol, Lines: r.Lines})
 		}
 		answer.Files = append(answer.Files, found)
 	}
@@ -155,9 +168,9 @@ func (v View) accept(q Query) func(doc uint32) bool {
 	if q.Paths == "" && q.Lang == "" {
 		return nil
 	}
+	inLang, inPaths := v.inLang(q.Lang), inPaths(q.Paths)
 	return func(doc uint32) bool {
-		return (q.Lang == "" || strings.EqualFold(v.Corpus.Lang(doc), q.Lang)) &&
-			(q.Paths == "" || glob.Match(q.Paths, v.Corpus.Path(doc)))
+		return (q.Lang == "" || inLang(doc)) && (q.Paths == "" || inPaths(v.Corpus.Path(doc)))
 	}
 }
 
@@ -182,29 +195,39 @@ func (v View) files(ctx context.Context, results []rank.Result) ([]excerpt.File,
 	return files, nil
 }
 
-// mapFiles is the number of files that a map can show.
-const mapFiles = 400
+const (
+	// mapFiles is the number of files that a map can show.
+	mapFiles = 400
+	// mapNamed is the number of definitions that a map shows because its goal names them, and sameName
+	// the number of those with the same name.
+	mapNamed, sameName = 16, 3
+)
 
 // Map describes the repository within a number of tokens (0: repomap.DefaultTokens): first what matters
 // for a goal, or without a goal, what matters most.
 func (v View) Map(goal string, tokens int) (string, error) {
-	if err := checkTokens(tokens); err != nil {
+	if err := CheckTokens(tokens); err != nil {
 		return "", err
 	}
 	r := rank.New(v.Corpus, v.Past, rank.Tuned())
-	central := r.Central(mapFiles)
-	files := central
-	if strings.TrimSpace(goal) != "" {
-		var err error
-		if files, err = r.Search(rank.Question{Text: goal, Limit: mapFiles}); err != nil {
-			return "", fmt.Errorf("search the index: %w", err)
-		}
-		// What the goal does not reach follows: a goal in general words finds little.
-		for _, c := range central {
-			if !slices.ContainsFunc(files, func(f rank.Result) bool { return f.Doc == c.Doc }) && len(files) < mapFiles {
-				files = append(files, c)
-			}
+	files := r.Central(mapFiles)
+	if strings.TrimSpace(goal) == "" {
+		return repomap.Map(v.Corpus, files, nil, goal, tokens)
+	}
+	central := files
+	files, err := r.Search(rank.Question{Text: goal, Limit: mapFiles})
+	if err != nil {
+		return "", fmt.Errorf("search the index: %w", err)
+	}
+	// What the goal does not reach follows: a goal in general words finds little.
+	for _, c := range central {
+		if !slices.ContainsFunc(files, func(f rank.Result) bool { return f.Doc == c.Doc }) && len(files) < mapFiles {
+			files = append(files, c)
 		}
 	}
-	return repomap.Map(v.Corpus, files, goal, tokens)
+	named, err := r.Definitions(goal, sameName, mapNamed)
+	if err != nil {
+		return "", fmt.Errorf("find the definitions that the goal names: %w", err)
+	}
+	return repomap.Map(v.Corpus, files, named, goal, tokens)
 }

@@ -89,7 +89,9 @@ func TestAMapStartsWithWhatMattersForTheGoal(t *testing.T) {
 	text, err := view().Map("RetryPolicy ignores the maximum", 0)
 	require.NoError(t, err)
 	lines := strings.Split(text, "\n")
-	require.Equal(t, "http/retry.go (to line 4)", lines[1])
+	require.Equal(t, "5 files. Definitions that the goal names:", lines[0])
+	require.Equal(t, "http/retry.go:4: type RetryPolicy struct", lines[1])
+	require.Equal(t, "http/retry.go (to line 4)", lines[4])
 	require.Contains(t, text, "cmd/main.go", "files beyond the goal follow")
 
 	text, err = view().Map("", 0)

@@ -9,9 +9,6 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/model"
-	"github.com/rocketgpt/orchestrator/internal/planning"
-	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 )
@@ -67,52 +64,64 @@ func (r *Runs) attemptsOf(c Creation) (int, error) {
 
 // createAttempts creates and starts several attempts at the same goal.
 func (r *Runs) createAttempts(ctx context.Context, c Creation, count int, goal store.NewRun, operator *config.Config, out *Created) error {
-	repo, cfg, err := r.resolve(ctx, c, out) // once, so that all of them start from the same commit
+	n, cfg, err := r.draft(ctx, c, count, operator, out)
 	if err != nil {
 		return err
-	}
-	from := resolved{repo, cfg, operator}
-	models := c.AttemptModels
-	if len(models) == 0 && c.Model == "" {
-		models = from.cfg.Execution.Attempts.Models
 	}
 	pictures, err := r.storePictures(ctx, c.Pictures)
 	if err != nil {
 		return err
 	}
-	n := attempts.New{Tenant: store.DefaultTenant}
-	for i := range count {
-		one := c
-		if len(models) > 0 {
-			one.Model = models[i%len(models)]
-		}
-		run, err := r.freeze(ctx, one, from)
-		if err != nil {
-			return err
-		}
+	for i := range n.Runs {
+		run := &n.Runs[i]
 		run.Settings.Pictures = pictures
 		run.GoalTitle, run.GoalDescription, run.RequestDigest = goal.GoalTitle, goal.GoalDescription, goal.RequestDigest
 		if i > 0 {
 			run.IdempotencyKey = ""
 		}
-		n.Runs, n.Project = append(n.Runs, run), run.Project
-	}
-	if note := sameAttempts(n.Runs); note != "" {
-		out.Notes = append(out.Notes, note)
-	}
-	if n.Settings, err = attemptsSettings(from.cfg, n.Runs[0].Settings); err != nil {
-		return err
-	}
-	if n.Estimate, err = r.estimate(ctx, n); err != nil {
-		return err
 	}
 	group, fresh, err := attempts.Create(ctx, r.Store, n)
 	if err != nil {
 		return err
 	}
 	out.Fresh = fresh
-	out.Notes = append(out.Notes, costNote(n, from.cfg))
+	out.Notes = append(out.Notes, estimateText(n, cfg))
 	return r.startAttempts(ctx, group.ID, out)
+}
+
+// draft resolves and freezes all inputs of several attempts, or of one, and estimates what they will
+// cost. It creates nothing.
+func (r *Runs) draft(ctx context.Context, c Creation, count int, operator *config.Config, out *Created) (attempts.New, *config.Config, error) {
+	n := attempts.New{Tenant: store.DefaultTenant}
+	repo, cfg, err := r.resolve(ctx, c, out) // once, so that all of them start from the same commit
+	if err != nil {
+		return n, nil, err
+	}
+	models := c.AttemptModels
+	if len(models) == 0 && c.Model == "" && count > 1 {
+		models = cfg.Execution.Attempts.Models
+	}
+	for i := range count {
+		one := c
+		if len(models) > 0 {
+			one.Model = models[i%len(models)]
+		}
+		run, err := r.freeze(ctx, one, resolved{repo, cfg, operator})
+		if err != nil {
+			return n, nil, err
+		}
+		n.Runs, n.Project = append(n.Runs, run), run.Project
+	}
+	if note := sameAttempts(n.Runs); note != "" {
+		out.Notes = append(out.Notes, note)
+	}
+	if count > 1 {
+		if n.Settings, err = attemptsSettings(cfg, n.Runs[0].Settings); err != nil {
+			return n, nil, err
+		}
+	}
+	n.Estimate, err = r.estimate(ctx, n)
+	return n, cfg, err
 }
 
 // sameAttempts returns a note if attempts may all produce the same change.
@@ -147,71 +156,6 @@ func attemptsSettings(cfg *config.Config, s contract.Settings) (contract.Attempt
 		out.Judge = &m
 	}
 	return out, nil
-}
-
-// estimate returns what attempts will probably cost together: as much as earlier runs of the project did,
-// with the same model or at the prices of this one. What too little is known about is left out.
-func (r *Runs) estimate(ctx context.Context, n attempts.New) (*attempts.Estimate, error) {
-	catalogue, err := r.Catalogue(ctx)
-	if err != nil {
-		catalogue = setup.Catalogue(r.Config)
-	}
-	out := &attempts.Estimate{}
-	var sum int64
-	for _, run := range n.Runs {
-		builder := run.Settings.Models[contract.AgentBuilder]
-		same, every, err := attempts.Earlier(ctx, r.Store, n.Tenant, n.Project, builder)
-		if err != nil {
-			return nil, err
-		}
-		entry, known := entryOf(r.Config, catalogue, builder)
-		whole := func(p attempts.Past, same bool) planning.Past {
-			return planning.Past{Same: same, Steps: p.Runs, MicroUSD: p.MicroUSD, PromptTokens: p.PromptTokens, CompletionTokens: p.CompletionTokens}
-		}
-		// A whole run counts as a plan of one step: what matters here is its total.
-		e := planning.Estimate(contract.Plan{Steps: []contract.Step{{ID: "run"}}}, planning.Basis{
-			Steps:  []planning.Past{whole(same, true), whole(every, false)},
-			Priced: known && !entry.Assumed, Cost: func(u contract.Usage) int64 { return model.Cost(u, entry) },
-		})
-		if e.MicroUSD == nil {
-			continue
-		}
-		sum += *e.MicroUSD
-		if out.Known++; out.Known == 1 || e.CostSamples < out.Samples {
-			out.Samples = e.CostSamples
-		}
-	}
-	if out.Known > 0 {
-		out.MicroUSD = &sum
-	}
-	return out, nil
-}
-
-// entryOf returns what the catalogue knows about a model.
-func entryOf(cfg *config.Config, catalogue model.Catalogue, m contract.ModelChoice) (model.CatalogueEntry, bool) {
-	for _, p := range setup.Providers(cfg) {
-		if p.Name == m.Provider {
-			return catalogue.Find(p, m.Model)
-		}
-	}
-	return model.CatalogueEntry{}, false
-}
-
-// costNote says what attempts will probably cost, and what they may cost together.
-func costNote(n attempts.New, cfg *config.Config) string {
-	count := len(n.Runs)
-	text := fmt.Sprintf("%d attempts: too little is known to estimate their cost", count)
-	switch e := n.Estimate; {
-	case e.MicroUSD == nil:
-	case e.Known < count:
-		text = fmt.Sprintf("%d attempts: %d of them will probably cost about %.4f USD together (from at least %d earlier runs); too little is known about the others", count, e.Known, float64(*e.MicroUSD)/1e6, e.Samples)
-	default:
-		text = fmt.Sprintf("%d attempts will probably cost about %.4f USD: %d times %.4f USD (from at least %d earlier runs)", count, float64(*e.MicroUSD)/1e6, count, float64(*e.MicroUSD)/float64(count)/1e6, e.Samples)
-	}
-	if most := cfg.Execution.Run.CostUSD.Int64(); most > 0 {
-		return text + fmt.Sprintf("; together they can spend at most %.2f USD (execution.run.cost_usd)", float64(most)/1e6)
-	}
-	return text + "; their cost is not limited (execution.run.cost_usd is 0)"
 }
 
 // startAttempts starts the attempts of a group that have not started, or queues them.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -67,7 +66,7 @@ func TestAttemptsHaveTheSameCommitAndTheirOwnModels(t *testing.T) {
 	made, err := runs.Create(t.Context(), creation)
 	require.NoError(t, err)
 	require.True(t, made.Fresh)
-	require.Contains(t, made.Notes, "3 attempts: too little is known to estimate their cost; together they can spend at most 25.00 USD (execution.run.cost_usd)")
+	require.Contains(t, made.Notes, "cost and time of 3 attempts cannot be estimated, because fewer than 3 earlier runs of the project calculator were released; together, they can cost at most 25.00 USD (execution.run.cost_usd)")
 	var models []string
 	for i, a := range made.Attempts.Attempts {
 		run, err := f.Run(t.Context(), a.RunID)
@@ -88,23 +87,4 @@ func TestAttemptsHaveTheSameCommitAndTheirOwnModels(t *testing.T) {
 	require.Equal(t, made.Attempts.ID, group.ID)
 	_, err = runs.AttemptsOf(t.Context(), f.First.ID)
 	require.ErrorIs(t, err, store.ErrNotFound)
-}
-
-func TestTheCostOfAttemptsIsEstimatedFromEarlierRuns(t *testing.T) {
-	t.Parallel()
-	runs, f := chooser(t, t.TempDir())
-	for i := range 3 {
-		run := f.Create(t, store.NewRun{Project: "p"})
-		_, err := f.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(run.ID), WorkflowRunID: "w"}, contract.Record{
-			RunID: run.ID, Seq: int64(i + 1), Run: &contract.RunChange{Phase: contract.PhaseReleaser, Status: contract.StatusDone, Commit: "c0ffee", Finished: true},
-		})
-		require.NoError(t, err)
-	}
-	one := store.NewRun{}
-	one.Settings.Models = map[contract.Agent]contract.ModelChoice{contract.AgentBuilder: {Provider: "house", Model: "small"}}
-	e, err := runs.estimate(t.Context(), attempts.New{Tenant: store.DefaultTenant, Project: "p", Runs: []store.NewRun{one, one}})
-	require.NoError(t, err)
-	require.Equal(t, 2, e.Known)
-	require.NotNil(t, e.MicroUSD)
-	require.Equal(t, 3, e.Samples)
 }

@@ -37,10 +37,11 @@ type index struct {
 
 // Close ends what Runs does in the background, and waits for it.
 func (r *Runs) Close() {
-	r.index.mu.Lock()
-	b, bg := r.index.brain, r.index.background
-	r.index.brain, r.index.background = nil, nil
-	r.index.mu.Unlock()
+	x := r.own()
+	x.mu.Lock()
+	b, bg := x.brain, x.background
+	x.brain, x.background = nil, nil
+	x.mu.Unlock()
 	if bg != nil {
 		bg.close()
 	}
@@ -51,7 +52,7 @@ func (r *Runs) Close() {
 
 // openBrain returns this process's index of repositories, and the repositories.
 func (r *Runs) openBrain() (*brain.Brain, *workspace.Manager, error) {
-	x := &r.index
+	x := r.own()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.brain == nil {
@@ -97,12 +98,17 @@ func (r *Runs) toIndex(ctx context.Context, repo, rev string) (Indexed, contract
 	if err != nil {
 		return Indexed{}, contract.Workspace{}, err
 	}
-	out := Indexed{Repo: at.URL, Commit: at.Base, Notes: []string{}}
-	if info.Dirty {
-		out.Notes = append(out.Notes, info.Path+" has uncommitted changes, which are not indexed.")
-	}
+	out := Indexed{Repo: at.URL, Commit: at.Base, Notes: append([]string{}, uncommitted(info)...)}
 	ws, err := workspaces.Start(ctx, at)
 	return out, ws, err
+}
+
+// uncommitted says whether a repository has changes that its commit lacks.
+func uncommitted(info workspace.Info) []string {
+	if !info.Dirty {
+		return nil
+	}
+	return []string{info.Path + " has uncommitted changes, which are not indexed."}
 }
 
 // BrainStats returns what is indexed on this host and in the database.

@@ -4,6 +4,7 @@ package control
 
 import (
 	"log/slog"
+	"sync"
 
 	"go.temporal.io/sdk/client"
 
@@ -27,14 +28,29 @@ type Runs struct {
 	DataDir   string         // directory that contains mirrors of repositories
 	Log       *slog.Logger   // nil: the caller sees the results
 
-	index index // of repositories; Close closes it
+	index *index // of repositories; use own. Close closes it
+}
+
+// indexes guards the field index of all Runs. A mutex in Runs would prevent copying it.
+var indexes sync.Mutex
+
+// own returns the index of repositories that belongs to r.
+func (r *Runs) own() *index {
+	indexes.Lock()
+	defer indexes.Unlock()
+	if r.index == nil {
+		r.index = &index{}
+	}
+	return r.index
 }
 
 // apart returns a copy that has no index of repositories open.
 func (r *Runs) apart() *Runs {
-	return &Runs{
-		Store: r.Store, Views: r.Views, Feed: r.Feed, Temporal: r.Temporal, Artifacts: r.Artifacts, Config: r.Config, DataDir: r.DataDir, Log: r.Log,
-	}
+	indexes.Lock()
+	defer indexes.Unlock()
+	out := *r
+	out.index = nil
+	return &out
 }
 
 // WithTemporal returns the runs with a connection to Temporal. Close only r.

@@ -78,20 +78,9 @@ type Created struct {
 // created.
 func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	var out Created
-	c.nameGoal()
-	if err := c.Check(); err != nil {
-		return out, err
-	}
 	operator := r.Config
-	r, err := r.with(c)
+	r, title, description, err := r.accept(&c)
 	if err != nil {
-		return out, err
-	}
-	title, description, err := r.goal(c)
-	if err != nil {
-		return out, err
-	}
-	if c.Repo, err = withPath(c.Repo); err != nil {
 		return out, err
 	}
 	digest, err := digestOf(c)
@@ -123,6 +112,22 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	}
 	r.start(ctx, &out)
 	return out, nil
+}
+
+// accept checks a request and completes it. It returns the runs of the installation with the settings
+// of the request, and its goal.
+func (r *Runs) accept(c *Creation) (asked *Runs, title, description string, err error) {
+	c.nameGoal()
+	if err := c.Check(); err != nil {
+		return nil, "", "", err
+	}
+	if asked, err = r.with(*c); err != nil {
+		return nil, "", "", err
+	}
+	if title, description, err = asked.goal(*c); err == nil {
+		c.Repo, err = withPath(c.Repo)
+	}
+	return asked, title, description, err
 }
 
 // with returns the runs of an installation with the configuration settings that apply to one creation

@@ -81,12 +81,13 @@ func (r *Runs) StartIndexing(ctx context.Context, repo, rev string) (Indexing, e
 	if err != nil {
 		return Indexing{}, err
 	}
-	r.index.mu.Lock()
-	if r.index.background == nil {
-		r.index.background = newBackground()
+	x := r.own()
+	x.mu.Lock()
+	if x.background == nil {
+		x.background = newBackground()
 	}
-	b := r.index.background
-	r.index.mu.Unlock()
+	b := x.background
+	x.mu.Unlock()
 	return b.start(out, func(ctx context.Context, progress func(brain.Progress)) (brain.Indexed, error) {
 		_, done, err := index.Index(ctx, ws, progress)
 		return done, err
@@ -151,9 +152,10 @@ func (b *background) carryOut(x *Indexing, do func(context.Context, func(brain.P
 // indexings returns the last indexings in the background, the newest first.
 func (r *Runs) indexings() []Indexing {
 	out := []Indexing{}
-	r.index.mu.Lock()
-	b := r.index.background
-	r.index.mu.Unlock()
+	x := r.own()
+	x.mu.Lock()
+	b := x.background
+	x.mu.Unlock()
 	if b == nil {
 		return out
 	}

@@ -35,8 +35,8 @@ type Basis struct {
 	Parallel int // steps at the same time
 }
 
-// fewest is the number of earlier steps from which their median counts.
-const fewest = 3
+// Fewest is the number of earlier steps, or runs, from which their median counts.
+const Fewest = 3
 
 // Estimate returns what the steps of a plan and the first verification will probably take: medians of
 // earlier work, without heals. What too little is known about stays unknown.
@@ -76,7 +76,7 @@ func Estimate(p contract.Plan, b Basis) *contract.PlanEstimate {
 func (b Basis) pick(groups ...Past) (Past, bool) {
 	for _, g := range groups {
 		at := slices.IndexFunc(b.Steps, func(p Past) bool { return p.Complexity == g.Complexity && p.Same == g.Same })
-		if at >= 0 && b.Steps[at].Steps >= fewest {
+		if at >= 0 && b.Steps[at].Steps >= Fewest {
 			return b.Steps[at], true
 		}
 	}
@@ -126,6 +126,20 @@ func duration(p contract.Plan, took map[string]float64, parallel int) float64 {
 		last = max(last, ends[id])
 	}
 	return last
+}
+
+// SideBySide returns the time in which work that takes these times ends if parallel of it is carried
+// out at the same time (0: all of it), in its order.
+func SideBySide(took []float64, parallel int) float64 {
+	if parallel <= 0 {
+		parallel = len(took)
+	}
+	free := make([]float64, max(1, parallel)) // when each place is free
+	for _, t := range took {
+		at := slices.Index(free, slices.Min(free))
+		free[at] += t
+	}
+	return slices.Max(free)
 }
 
 // Risk returns the risk of a plan, and the reasons for it.

@@ -79,3 +79,12 @@ func TestARiskHasReasons(t *testing.T) {
 	require.Equal(t, contract.LevelHigh, risk.Level)
 	require.Len(t, risk.Reasons, 2)
 }
+
+func TestWorkSideBySideEndsWhenItsLastPartDoes(t *testing.T) {
+	t.Parallel()
+	took := []float64{5, 3, 4, 1}
+	require.InDelta(t, 5, planning.SideBySide(took, 0), 0, "all at once")
+	require.InDelta(t, 7, planning.SideBySide(took, 2), 0)
+	require.InDelta(t, 13, planning.SideBySide(took, 1), 0)
+	require.Zero(t, planning.SideBySide(nil, 0))
+}

@@ -233,6 +233,7 @@ var symptoms = []struct {
 	{"does not exist", contract.ClassHuman, contract.CodeRepository},
 	{"not our ref", contract.ClassHuman, contract.CodeRepository},
 	{"Could not resolve host", contract.ClassInfra, contract.CodeUnavailable},
+	{"Failed to connect to ", contract.ClassInfra, contract.CodeUnavailable},
 	{"onnection ", contract.ClassInfra, contract.CodeUnavailable}, // refused, reset, timed out, closed
 	{"returned error: 5", contract.ClassInfra, contract.CodeUnavailable},
 	{"returned error: 429", contract.ClassInfra, contract.CodeRateLimited},
@@ -250,11 +251,17 @@ func remoteFault(err error, format string, args ...any) error {
 	}
 	for _, s := range symptoms {
 		if strings.Contains(ge.stderr, s.text) {
-			return fault.Wrap(err, s.class, s.code, format+": "+escapePercent(ge.stderr), args...)
+			return fault.Wrap(exit{ge}, s.class, s.code, format+": "+escapePercent(ge.stderr), args...)
 		}
 	}
-	return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, format+": "+escapePercent(ge.stderr), args...)
+	return fault.Wrap(exit{ge}, contract.ClassRuntime, contract.CodeUnknown, format+": "+escapePercent(ge.stderr), args...)
 }
+
+// exit is the cause of a fault whose message already has what git printed.
+type exit struct{ *gitError }
+
+func (e exit) Error() string { return fmt.Sprintf("git %s exited with code %d", e.command, e.code) }
+func (e exit) Unwrap() error { return e.gitError }
 
 // localFault classifies the failure of a git process that worked on our own files.
 func localFault(err error, format string, args ...any) error {

@@ -146,6 +146,14 @@ func TestResolveReadsAURLWithoutAWorkTree(t *testing.T) {
 	requireRepoFault(t, err, "cannot read the repository")
 }
 
+func TestAHostThatCannotBeReachedIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	_, _, err := newManager(t).Resolve(t.Context(), "https://127.0.0.1:1/app.git", "")
+	require.Equal(t, contract.ClassInfra, fault.Of(err).Class, err)
+	require.Equal(t, contract.CodeUnavailable, fault.Of(err).Code)
+	require.Equal(t, 1, strings.Count(err.Error(), "unable to access"), err)
+}
+
 func TestTransportsThatNameAProgramAndSecretsInURLsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/server/param"
@@ -26,8 +25,8 @@ func (s *Server) brainSearchOperations(api huma.API) {
 	handle(s, api, op("/api/brain/search", "search-brain", "Find the files of a repository that matter for a question"), func(ctx context.Context, in *struct {
 		OfCommit
 		Query   string `query:"query" required:"true" minLength:"1" maxLength:"8000" doc:"words, names, an error message or a stack trace"`
-		Path    string `query:"path" maxLength:"1000" doc:"only paths that match this glob, such as src/**/*.ts"`
-		Lang    string `query:"lang" maxLength:"40" doc:"only this language, such as go or typescript"`
+		Path    string `query:"path" maxLength:"1000" doc:"only paths that match this glob, such as src/**/*.ts, or that are in this directory"`
+		Lang    string `query:"lang" maxLength:"40" doc:"only this language, such as go or typescript, or files with this extension"`
 		Limit   int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"maximum number of files"`
 		Explain bool   `query:"explain" doc:"say in the text why each file was found"`
 	}) (*body[brain.Answer], error) {
@@ -41,11 +40,10 @@ func (s *Server) brainSearchOperations(api huma.API) {
 	handle(s, api, op("/api/brain/map", "map-brain", "Describe a repository within a number of tokens"), func(ctx context.Context, in *struct {
 		OfCommit
 		Goal string `query:"goal" maxLength:"8000" doc:"what matters comes first"`
-	}) (*body[apitypes.BrainMap], error) {
+	}) (*body[control.BrainMap], error) {
 		if err := param.CheckText("repo", in.Repo, "rev", in.Rev, "goal", in.Goal); err != nil {
 			return nil, err
 		}
-		text, err := s.Runs.BrainMap(ctx, in.Repo, in.Rev, in.Goal, in.Tokens)
-		return answered(apitypes.BrainMap{Text: text}, err)
+		return answered(s.Runs.BrainMap(ctx, in.Repo, in.Rev, in.Goal, in.Tokens))
 	})
 }

@@ -36,6 +36,14 @@ func (s *Server) runOperations(api huma.API) {
 	create := operation(http.MethodPost, "/api/runs", "create-run", "runs", "Create and start a run", http.StatusConflict, http.StatusUnprocessableEntity)
 	create.DefaultStatus = http.StatusCreated
 	handle(s, api, create, s.createRun)
+	estimate := operation(http.MethodPost, "/api/runs/estimate", "estimate-run", "runs", "Estimate what the attempts of a request, or its single run, will cost and take, without creating them", http.StatusUnprocessableEntity)
+	handle(s, api, estimate, func(ctx context.Context, in *newRun) (*body[control.Estimate], error) {
+		c, err := creationOf(in)
+		if err != nil {
+			return nil, err
+		}
+		return answered(s.Runs.Estimate(ctx, c))
+	})
 	handle(s, api, get("/api/runs/{id}", "get-run", "Get all details of a run"), func(ctx context.Context, in *OfRun) (*body[views.RunDetails], error) {
 		return answered(s.Views.RunDetails(ctx, in.ID))
 	})
@@ -177,6 +185,16 @@ func createdOf(c control.Created) apitypes.CreatedRun {
 }
 
 func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.CreatedRun], error) {
+	c, err := creationOf(in)
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.Runs.Create(ctx, c)
+	return answered(createdOf(made), err)
+}
+
+// creationOf returns the creation that a request asks for, or an error if its texts cannot be stored.
+func creationOf(in *newRun) (control.Creation, error) {
 	b := in.Body
 	texts := []string{"repo", b.Repo, "base", b.Base, "project", b.Project, "remote", b.Remote, "environment", b.Environment, "Idempotency-Key", in.Key}
 	for i, m := range b.AttemptModels {
@@ -185,16 +203,12 @@ func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.Crea
 	for key, value := range b.Settings {
 		texts = append(texts, "settings", key+value)
 	}
-	if err := param.CheckText(texts...); err != nil {
-		return nil, err
-	}
-	made, err := s.Runs.Create(ctx, control.Creation{
+	return control.Creation{
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Effort: b.Effort, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
 		PrepareOnly: b.PrepareOnly, Environment: b.Environment, Pictures: b.Pictures,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key,
 		Attempts: b.Attempts, AttemptModels: b.AttemptModels,
-	})
-	return answered(createdOf(made), err)
+	}, param.CheckText(texts...)
 }
 
 // eventPage is a request for a page of a run's events.

@@ -35,8 +35,9 @@ func LimitBody(next http.Handler, limitOf func(*http.Request) int64, fail Fail) 
 }
 
 // ReadBody reads the whole body, within the limits of time and size, before the request is
-// processed. It rejects paths, queries and bodies that are not text.
-func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
+// processed. It rejects paths, queries and bodies that are not text, except for the bodies of requests
+// that may contain files.
+func ReadBody(next http.Handler, files func(*http.Request) bool, log *slog.Logger, fail Fail) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !param.IsText(r.URL.Path) {
 			fail(w, r, apitypes.Problem{Title: "Not found", Status: http.StatusNotFound, Detail: "The path is not valid UTF-8.", Class: contract.ClassHuman, Code: store.CodeNotFound})
@@ -55,7 +56,7 @@ func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
 		// The deadline applies only to reading: afterwards it would end the request.
 		conn := http.NewResponseController(w)
 		logDeadline(log, r, conn.SetReadDeadline(time.Now().Add(bodyTimeout)))
-		body, err := readBody(w, r)
+		body, err := readBody(w, r, files(r))
 		if err != nil {
 			fail(w, r, err)
 			return
@@ -66,12 +67,13 @@ func ReadBody(next http.Handler, log *slog.Logger, fail Fail) http.Handler {
 	})
 }
 
-// readBody reads the body of a request, or returns a problem.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads the body of a request, which must be text unless it may contain files, or returns a
+// problem.
+func readBody(w http.ResponseWriter, r *http.Request, files bool) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError
 	switch {
-	case err == nil && !utf8.Valid(body):
+	case err == nil && !files && !utf8.Valid(body):
 		return nil, apitypes.BadRequest("the body must be valid UTF-8")
 	case err == nil:
 		return body, nil

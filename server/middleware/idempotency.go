@@ -87,7 +87,7 @@ func requestDigest(r *http.Request, body []byte) string {
 // serveOnce carries out a request whose key no other request is using, or repeats the response
 // stored for the key.
 func (s *idempotency) serveOnce(w http.ResponseWriter, r *http.Request, key string) {
-	body, err := readBody(w, r)
+	body, err := readBody(w, r, false)
 	if err != nil {
 		s.fail(w, r, err)
 		return

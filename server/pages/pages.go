@@ -46,6 +46,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
 	get("/agents", s.agentsPage)
 	get("/environments", s.environmentsPage)
+	get("/brain", s.brainPage)
 	get("/quarantine", s.quarantinePage)
 	get("/evals", s.evalsPage)
 	get("/evals/{id}", s.evalPage)
@@ -74,6 +75,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}/content", s.Handle(s.artifactContent))
 	get("/runs/{id}/events", s.tab("events", s.eventsTab))
 	get("/runs/{id}/replay", s.tab("replay", s.replayTab))
+	mux.HandleFunc("POST /runs/{id}/follow-up", s.Handle(s.followUp))
 }
 
 // page returns the content of a page in its shell.

@@ -108,7 +108,7 @@ func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead
 	if err != nil {
 		return nil, err
 	}
-	o.Artifacts = firstOf(files, shownArtifacts)
+	o.Artifacts, o.Pictures = firstOf(files, shownArtifacts), goalPictures(h.Run, files)
 	if o.Red, err = s.redTests(ctx, executions, files); err != nil {
 		return nil, err
 	}

@@ -19,13 +19,17 @@ import (
 func TestAGoalWithPicturesReachesTheModels(t *testing.T) {
 	t.Parallel()
 	var rules harness.Rules
-	for name, pictures := range map[string]int{"mock": 2, "blind": 0} {
-		for _, rule := range quickRules("20ms").Named(name) {
+	pictured := func(name string, pictures int, all harness.Rules) {
+		for _, rule := range all.Named(name) {
 			when, _ := rule["when"].(map[string]any)
 			when["pictures"] = pictures
 			rules = append(rules, rule)
 		}
 	}
+	// A follow-up's prompt also contains the goal before it, so its rules come first.
+	pictured("later", 1, harness.PlanRules("20ms", writes("step-003")))
+	pictured("mock", 2, quickRules("20ms"))
+	pictured("blind", 0, quickRules("20ms"))
 	w := &stackTests{Stack: harness.Start(t, harness.Options{Scenario: rules})}
 	w.shell = harness.ShellRepo(t, filepath.Join(w.Dir, "shell"))
 	mock := filepath.Join(w.Dir, "mock up.png")
@@ -49,6 +53,11 @@ func TestAGoalWithPicturesReachesTheModels(t *testing.T) {
 		size, kind := h.LargestEvent()
 		require.Less(t, size, 64<<10, kind)
 	}
+
+	fork := w.Inspect(t, w.end(t, w.fork(t, run.ID), contract.StatusDone).ID)
+	require.Equal(t, run.Settings.Pictures, fork.Settings.Pictures, "a fork has the same goal")
+	later := w.Inspect(t, w.end(t, w.followUp(t, run.ID, "later", "--picture", mock), contract.StatusDone).ID)
+	require.Len(t, later.Settings.Pictures, 1, "a follow-up has only its own")
 
 	w.done(t, "blind", "--picture", mock) // a model that cannot see gets a note instead
 

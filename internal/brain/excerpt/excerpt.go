@@ -88,6 +88,8 @@ type Range struct {
 	First, Last int
 	// Symbol is the definition that it belongs to, or "".
 	Symbol string
+	// Lines are the lines as Text shows them, without control characters.
+	Lines []string
 }
 
 // Ranges returns for each file the parts that Text prefers, best first.
@@ -96,7 +98,7 @@ func Ranges(files []File, question string) [][]Range {
 	all := make([][]Range, len(files))
 	for i, f := range files {
 		for _, p := range parts(f, wanted) {
-			all[i] = append(all[i], Range{First: p.first, Last: p.last, Symbol: p.symbol})
+			all[i] = append(all[i], Range{First: p.first, Last: p.last, Symbol: repomap.Line(p.symbol), Lines: p.shown()})
 		}
 	}
 	return all
@@ -207,18 +209,26 @@ func (p part) text(f File, explain bool) string {
 		fmt.Fprintf(&b, "  %s\n", repomap.Line(f.String()))
 	}
 	for n := p.first; n <= p.last; n++ {
-		line := p.lines[n-1]
-		if len(line) > maxLine {
-			line = strings.ToValidUTF8(line[:maxLine], "") + "…"
-		}
-		fmt.Fprintf(&b, "%d\t%s\n", n, shownLine(line))
+		fmt.Fprintf(&b, "%d\t%s\n", n, shownLine(p.lines[n-1]))
 	}
 	b.WriteByte('\n')
 	return b.String()
 }
 
-// shownLine keeps a line's indentation, and drops its control characters.
+// shown returns the lines of a part as they are shown.
+func (p part) shown() []string {
+	out := make([]string, 0, p.last-p.first+1)
+	for n := p.first; n <= p.last; n++ {
+		out = append(out, shownLine(p.lines[n-1]))
+	}
+	return out
+}
+
+// shownLine keeps the beginning of a line with its indentation, and drops control characters.
 func shownLine(line string) string {
+	if len(line) > maxLine {
+		line = strings.ToValidUTF8(line[:maxLine], "") + "…"
+	}
 	text := strings.TrimLeft(line, "\t ")
 	return line[:len(line)-len(text)] + repomap.Line(text)
 }

@@ -77,6 +77,7 @@ func Open(root, repo string) (*Dir, error) {
 		}
 		d := &Dir{path: path, inUse: lock, buildMemory: DefaultBuildMemory, at: map[Key]blobRef{}}
 		d.touch()
+		d.label(repo)
 		return d, nil
 	}
 	return nil, fmt.Errorf("open the index of a repository: its directory was removed again and again")
@@ -89,6 +90,17 @@ func (d *Dir) Close() { d.inUse.Release() }
 func (d *Dir) touch() {
 	now := time.Now()
 	_ = os.Chtimes(d.path, now, now)
+}
+
+// labelFile has the address of the repository, for people.
+const labelFile = "repository"
+
+// label stores the address of the repository. The index works without it.
+func (d *Dir) label(repo string) {
+	path := filepath.Join(d.path, labelFile)
+	if content, err := os.ReadFile(path); err != nil || string(content) != repo {
+		_ = replaceFile(path, []byte(repo))
+	}
 }
 
 // exclusive waits until no other process changes the index.
@@ -188,7 +200,7 @@ func (d *Dir) save(m manifest) error {
 		return fmt.Errorf("read the index of a repository: %w", err)
 	}
 	for _, e := range entries {
-		if e.IsDir() || e.Name() == "manifest.json" || e.Name() == "lock" || slices.Contains(m.Segments, e.Name()) {
+		if e.IsDir() || e.Name() == "manifest.json" || e.Name() == "lock" || e.Name() == labelFile || slices.Contains(m.Segments, e.Name()) {
 			continue
 		}
 		_ = os.Remove(filepath.Join(d.path, e.Name()))
@@ -494,17 +506,32 @@ func isIndex(name string) bool {
 	return err == nil && len(b) == nameBytes
 }
 
-// Sizes returns the number of indexes below a root and the bytes that they take.
-func Sizes(root string) (count int, size int64, err error) {
+// Stored is an index below a root.
+type Stored struct {
+	Repo  string // address of the repository; "": unknown, until the index is used again
+	Bytes int64
+	Used  time.Time
+}
+
+// List returns the indexes below a root, the one that was used last first.
+func List(root string) ([]Stored, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, 0, fmt.Errorf("read the directory of indexes: %w", err)
+		return nil, fmt.Errorf("read the directory of indexes: %w", err)
 	}
+	var all []Stored
 	for _, e := range entries {
-		if e.IsDir() && isIndex(e.Name()) {
-			count++
-			size += sizeOf(filepath.Join(root, e.Name()))
+		info, err := e.Info()
+		if err != nil || !e.IsDir() || !isIndex(e.Name()) { // an error: just pruned
+			continue
 		}
+		path := filepath.Join(root, e.Name())
+		label, err := os.ReadFile(filepath.Join(path, labelFile))
+		if err != nil || Name(string(label)) != e.Name() {
+			label = nil
+		}
+		all = append(all, Stored{Repo: string(label), Bytes: sizeOf(path), Used: info.ModTime().UTC()})
 	}
-	return count, size, nil
+	slices.SortStableFunc(all, func(a, b Stored) int { return b.Used.Compare(a.Used) })
+	return all, nil
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -341,4 +342,31 @@ func FuzzADamagedRecordIsAnError(f *testing.F) {
 			r.Encode()
 		}
 	})
+}
+
+func TestIndexesAreListedWithTheirRepositories(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	list, err := index.List(filepath.Join(root, "none"))
+	require.NoError(t, err)
+	require.Empty(t, list)
+	for _, repo := range []string{"/src/one", "https://example.com/two.git"} {
+		d, err := index.Open(root, repo)
+		require.NoError(t, err)
+		update(t, d, "tree", map[string]string{"a.go": "package a\n"})
+		d.Close()
+	}
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(filepath.Join(root, index.Name("/src/one")), old, old))
+	list, err = index.List(root)
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	require.Equal(t, "https://example.com/two.git", list[0].Repo, "the one that was used last comes first")
+	require.Equal(t, "/src/one", list[1].Repo)
+	require.Positive(t, list[1].Bytes)
+
+	require.NoError(t, os.WriteFile(filepath.Join(root, index.Name("/src/one"), "repository"), []byte("/src/other"), 0o600))
+	list, err = index.List(root)
+	require.NoError(t, err)
+	require.Empty(t, list[1].Repo, "a name that is not that of the index does not count")
 }

@@ -62,18 +62,9 @@ func (s *search) defined() (list, error) {
 
 // addDefined adds to the scores of the documents that define exactly a name.
 func (s *search) addDefined(scores []float64, name string) error {
-	postings, err := s.postings(wholeTerm(name))
+	docs, err := s.definingDocs(name)
 	if err != nil {
 		return err
-	}
-	var docs []uint32
-	for _, p := range postings {
-		if p.Count[FieldSymbol] > 0 {
-			docs = append(docs, p.Doc)
-		}
-	}
-	if len(docs) > maxDefining {
-		return nil
 	}
 	var found []uint32
 	for _, doc := range docs {
@@ -195,7 +186,7 @@ func (s *search) symbols() (list, error) {
 	scores := make([]float64, s.corpus.Docs())
 	seen := map[string]bool{}
 	for _, name := range s.terms.Identifiers {
-		term := wholeTerm(name)
+		term := WholeTerm(name)
 		if term == "" || seen[term] {
 			continue
 		}
@@ -224,8 +215,9 @@ func (s *search) symbols() (list, error) {
 	return s.best(scores), nil
 }
 
-// wholeTerm returns the term that stands for an identifier: the last that Split gives.
-func wholeTerm(name string) string {
+// WholeTerm returns the term that stands for an identifier: the last that terms.Split gives,
+// or "".
+func WholeTerm(name string) string {
 	var last string
 	terms.Split([]byte(name), func(t []byte) { last = string(t) })
 	return last

@@ -31,7 +31,11 @@ func Tokens(text string) int {
 // directoriesShare is how much of a map is kept for the directories, in percent of its tokens.
 const directoriesShare = 25
 
-// signaturesOf is the largest number of signatures of the file at a rank, from 0.
+// namedShare is how much of a map the definitions that its goal names may take, in percent.
+const namedShare = 20
+
+// signaturesOf is the largest number of signatures of the file at a position, from 0, among the files
+// that have signatures and are no tests: documentation and tests must not displace code.
 func signaturesOf(position int) int {
 	switch {
 	case position < 3:
@@ -51,11 +55,15 @@ const testSignatures = 4
 const maxSignature = 140
 
 // Map describes the corpus in at most the given number of tokens. files are the files that matter, best
-// first; goal is what they matter for, and may be empty. The same arguments give the same map.
-func Map(c rank.Corpus, files []rank.Result, goal string, tokens int) (string, error) {
+// first; goal is what they matter for, and may be empty. named are the definitions that the goal names:
+// they come first, because they are what it is about. The same arguments give the same map.
+func Map(c rank.Corpus, files []rank.Result, named []rank.Definition, goal string, tokens int) (string, error) {
 	tokens = cmp.Or(tokens, DefaultTokens)
-	m := &builder{corpus: c, wanted: wantedTerms(goal), left: tokens}
+	m := &builder{corpus: c, wanted: wantedTerms(goal), left: tokens, shown: map[place]bool{}}
 	heading := fmt.Sprintf("%d files. ", c.Docs())
+	if m.definitions(named, heading, tokens*namedShare/100) {
+		heading = "\n"
+	}
 	if goal != "" {
 		heading += "Those that seem to matter most for the goal, best first:\n"
 	} else {
@@ -65,13 +73,18 @@ func Map(c rank.Corpus, files []rank.Result, goal string, tokens int) (string, e
 		return "", fmt.Errorf("a map of %d tokens is too small; allow at least %d", tokens, Tokens(heading))
 	}
 	reserve := tokens * directoriesShare / 100
-	for i, f := range files {
-		ok, err := m.file(f.Doc, signaturesOf(i), reserve)
+	withCode := 0 // files so far that are worth signatures
+	for _, f := range files {
+		before := m.signatures
+		ok, err := m.file(f.Doc, signaturesOf(withCode), reserve)
 		if err != nil {
 			return "", err
 		}
 		if !ok {
 			break
+		}
+		if m.signatures > before && !pin.IsTest(m.corpus.Path(f.Doc)) {
+			withCode++
 		}
 	}
 	m.directories()
@@ -93,6 +106,32 @@ type builder struct {
 	wanted map[string]bool
 	text   strings.Builder
 	left   int
+	shown  map[place]bool // definitions that the map has already
+
+	signatures int // so far, below the names of files
+}
+
+// place is where a definition begins.
+type place struct {
+	doc  uint32
+	line int
+}
+
+// definitions adds a heading and the definitions that the goal names, in at most the given tokens. It
+// says whether it added any.
+func (m *builder) definitions(named []rank.Definition, heading string, tokens int) (added bool) {
+	heading += "Definitions that the goal names:\n"
+	reserve := m.left - max(tokens-Tokens(heading), 0)
+	for _, d := range named {
+		line := fmt.Sprintf("%s:%s: %s\n", prompt.ShownPath(m.corpus.Path(d.Doc)), lines(d.Symbol), signature(d.Symbol))
+		if m.shown[place{d.Doc, d.Line}] || Tokens(line) > m.left-reserve {
+			continue
+		}
+		m.add(heading + line)
+		heading, added = "", true
+		m.shown[place{d.Doc, d.Line}] = true
+	}
+	return added
 }
 
 // add adds a text if it fits.
@@ -128,11 +167,13 @@ func (m *builder) file(doc uint32, signatures, reserve int) (bool, error) {
 	if pin.IsTest(m.corpus.Path(doc)) {
 		signatures, least = min(signatures, testSignatures), fewest
 	}
-	for _, s := range m.choose(e.Symbols, signatures, least) {
+	symbols := slices.DeleteFunc(slices.Clone(e.Symbols), func(s extract.Symbol) bool { return m.shown[place{doc, s.Line}] })
+	for _, s := range m.choose(symbols, signatures, least) {
 		line := fmt.Sprintf("  %s: %s\n", lines(s), signature(s))
 		if !m.addAbove(line, reserve) {
 			break
 		}
+		m.signatures++
 	}
 	return true, nil
 }

@@ -23,9 +23,12 @@ var files = map[string]string{
 func mapOf(t *testing.T, files map[string]string, goal string, tokens int) string {
 	t.Helper()
 	c := ranktest.New(files, nil)
-	results, err := rank.New(c, nil, rank.Tuned()).Search(rank.Question{Text: goal, Limit: 100})
+	r := rank.New(c, nil, rank.Tuned())
+	results, err := r.Search(rank.Question{Text: goal, Limit: 100})
 	require.NoError(t, err)
-	text, err := repomap.Map(c, results, goal, tokens)
+	named, err := r.Definitions(goal, 3, 16)
+	require.NoError(t, err)
+	text, err := repomap.Map(c, results, named, goal, tokens)
 	require.NoError(t, err)
 	return text
 }
@@ -57,7 +60,7 @@ func TestAMapStaysWithinItsTokens(t *testing.T) {
 			require.Contains(t, text, "more directories")
 		}
 	}
-	_, err := repomap.Map(ranktest.New(many, nil), nil, "x", 5)
+	_, err := repomap.Map(ranktest.New(many, nil), nil, nil, "x", 5)
 	require.ErrorContains(t, err, "too small")
 }
 

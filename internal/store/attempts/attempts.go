@@ -42,11 +42,15 @@ type Group struct {
 	Attempts  []Attempt                 `json:"attempts"`
 }
 
-// Estimate is what attempts will probably cost together.
+// Estimate is what attempts will probably cost together, and how long they will take.
 type Estimate struct {
 	MicroUSD *int64 `json:"micro_usd,omitempty" doc:"millionths of a US dollar; absent: too little is known"`
 	Known    int    `json:"known" doc:"number of attempts that it includes"`
 	Samples  int    `json:"samples" doc:"smallest number of earlier runs or steps that the estimate of an attempt is based on"`
+	Unpriced int    `json:"unpriced,omitempty" doc:"number of attempts whose cost is not estimated because the price of their model is unknown"`
+
+	DurationMS  *int64 `json:"duration_ms,omitempty" doc:"milliseconds from the start of the first attempt to the end of the last one, if none of them has to wait for other runs or for people; absent: too little is known about some of them"`
+	TimeSamples int    `json:"time_samples,omitempty" doc:"smallest number of earlier runs that the time of an attempt is based on"`
 }
 
 // Attempt is one attempt of a group.
@@ -337,23 +341,28 @@ func (g Group) Usage() (tokens, microUSD int64, estimated bool) {
 	return tokens, microUSD, estimated
 }
 
-// Past is what earlier runs of a project cost: their number and medians.
+// Past is what earlier runs of a project cost and took: their number and medians.
 type Past struct {
 	Runs             int
 	MicroUSD         float64
 	PromptTokens     float64
 	CompletionTokens float64
+	Timed            int // runs whose time is known
+	Seconds          float64
 }
 
 // maxPast is the number of newest earlier runs that estimates consider.
 const maxPast = 50
 
-// Earlier returns what the newest released runs of a project cost: those with a builder model, and those
-// with any.
+// Earlier returns what the newest released runs of a project cost and took: those with a builder model,
+// and those with any. Waits between the phases of a run do not count.
 func Earlier(ctx context.Context, st *store.Store, tenant, project string, builder contract.ModelChoice) (same, every Past, err error) {
 	read := func(m contract.ModelChoice) (Past, error) {
 		r, err := st.Queries().EarlierRuns(ctx, db.EarlierRunsParams{Tenant: tenant, Project: rowconv.Text(project), Provider: m.Provider, Model: m.Model, Most: maxPast})
-		return Past{Runs: int(r.Runs), MicroUSD: r.MicroUsd, PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens}, dberr.Explain(err, "read what earlier runs cost")
+		return Past{
+			Runs: int(r.Runs), MicroUSD: r.MicroUsd, PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens,
+			Timed: int(r.Timed), Seconds: r.Seconds,
+		}, dberr.Explain(err, "read what earlier runs cost")
 	}
 	if same, err = read(builder); err != nil {
 		return same, every, fmt.Errorf("of the same model: %w", err)

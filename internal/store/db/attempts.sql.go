@@ -177,11 +177,16 @@ const earlierRuns = `-- name: EarlierRuns :one
 SELECT count(*)::int AS runs,
        coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY used.cost_micros), 0)::float8 AS micro_usd,
        coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY used.prompt_tokens), 0)::float8 AS prompt_tokens,
-       coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY used.completion_tokens), 0)::float8 AS completion_tokens
+       coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY used.completion_tokens), 0)::float8 AS completion_tokens,
+       count(used.seconds)::int AS timed,
+       coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY used.seconds), 0)::float8 AS seconds
 FROM (
     SELECT (SELECT coalesce(sum(c.cost_micros), 0) FROM orchestrator_model_calls c WHERE c.run_id = run.id)::float8 AS cost_micros,
            (SELECT coalesce(sum(c.prompt_tokens), 0) FROM orchestrator_model_calls c WHERE c.run_id = run.id)::float8 AS prompt_tokens,
-           (SELECT coalesce(sum(c.completion_tokens), 0) FROM orchestrator_model_calls c WHERE c.run_id = run.id)::float8 AS completion_tokens
+           (SELECT coalesce(sum(c.completion_tokens), 0) FROM orchestrator_model_calls c WHERE c.run_id = run.id)::float8 AS completion_tokens,
+           (SELECT extract(epoch FROM sum(upper(span) - lower(span)))::float8
+            FROM (SELECT unnest(range_agg(tstzrange(e.started_at, greatest(e.started_at, e.finished_at)))) AS span
+                  FROM orchestrator_executions e WHERE e.run_id = run.id AND e.finished_at IS NOT NULL) spans) AS seconds
     FROM (
         SELECT r.id FROM orchestrator_runs r
         WHERE r.tenant = $1 AND r.project = $2 AND r.kind = 'run' AND r.status = 'done' AND r.release_commit <> ''
@@ -205,10 +210,13 @@ type EarlierRunsRow struct {
 	MicroUsd         float64
 	PromptTokens     float64
 	CompletionTokens float64
+	Timed            int32
+	Seconds          float64
 }
 
-// What the newest released runs of a project cost, with the builder model if it is given: their number
-// and medians.
+// What the newest released runs of a project cost and took, with the builder model if it is given: their
+// number and medians. The time of a run is that in which any of its executions was in progress, so waits
+// between phases do not count.
 func (q *Queries) EarlierRuns(ctx context.Context, arg EarlierRunsParams) (EarlierRunsRow, error) {
 	row := q.db.QueryRow(ctx, earlierRuns,
 		arg.Tenant,
@@ -223,6 +231,8 @@ func (q *Queries) EarlierRuns(ctx context.Context, arg EarlierRunsParams) (Earli
 		&i.MicroUsd,
 		&i.PromptTokens,
 		&i.CompletionTokens,
+		&i.Timed,
+		&i.Seconds,
 	)
 	return i, err
 }
