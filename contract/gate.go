@@ -24,7 +24,18 @@ type GateSettings struct {
 	// them; empty: there are none.
 	Bundle string     `json:"bundle,omitempty"`
 	Limits GateLimits `json:"limits"`
-	Labels []string   `json:"labels,omitempty"` // of the run
+	// Tests is how changes in tests are treated, as in verification.pinned_tests.
+	Tests      string         `json:"tests,omitempty"`
+	LabelRules GateLabelRules `json:"label_rules"`
+	Labels     []string       `json:"labels,omitempty"` // of the run
+}
+
+// GateLabelRules are the meanings of labels.
+type GateLabelRules struct {
+	Allowed   []string `json:"allowed,omitempty"`   // the only ones that runs may have; empty: any
+	Automerge []string `json:"automerge,omitempty"` // with which a release may be merged without a person
+	Blocked   []string `json:"blocked,omitempty"`   // with which nothing is released
+	Review    []string `json:"review,omitempty"`    // with which a person must approve each release
 }
 
 // GateLimits limit a change. Zero: no limit.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate/policy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
@@ -33,6 +34,7 @@ const (
 
 func main() {
 	sandbox.MaybeRunHelper()
+	policy.MaybeRunHelper()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	code := execute(ctx, newApp(os.Stdin, os.Stdout, os.Stderr), os.Args[1:])
 	stop()
@@ -124,8 +126,8 @@ webhook commands, eval list and eval report use that server's HTTP API and print
 output. Repository paths then refer to directories on the server's host.
 
 Exit codes: 0 done, 1 error, 2 run failed, 3 run stopped or timed out,
-4 invalid input (nothing was done). rgpt pipeline has its own exit codes,
-and rgpt verify uses them for checks: see their help.`,
+4 invalid input (nothing was done). rgpt pipeline has its own exit codes, rgpt
+verify uses them for checks, and rgpt policy check for verdicts: see their help.`,
 		Args:              noArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		Version:           version.Long(),
@@ -147,7 +149,7 @@ and rgpt verify uses them for checks: see their help.`,
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }
 	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newEnv(a), newBrain(a), newFlaky(a), newQuarantine(a), newEval(a), newLedger(a), newWebhook(a), newClean(a))
-	root.AddCommand(local(newVerify(a), newDev(a), newTrust(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
+	root.AddCommand(local(newVerify(a), newPolicy(a), newDev(a), newTrust(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
 	root.InitDefaultCompletionCmd()
 	refuseArgs(root)
 	return root

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate/policy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -23,6 +24,7 @@ import (
 
 func main() {
 	sandbox.MaybeRunHelper()
+	policy.MaybeRunHelper()
 	dataDir := flag.String("data-dir", os.Getenv(setup.DataDir), "directory for caches and artifacts (RGPT_DATA_DIR)")
 	configDir := flag.String("config-dir", "", "directory that contains rgpt.yaml")
 	configFile := flag.String("config", "", "configuration file to read instead of the default")

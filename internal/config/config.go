@@ -18,6 +18,7 @@ type Config struct {
 	Verification Verification `yaml:"verification" doc:"How changes are built, tested and checked. Commands are detected from the repository's files unless they are configured."`
 	Environment  Environment  `yaml:"environment" doc:"How project dependencies are installed and cached."`
 	Git          Git          `yaml:"git" doc:"How changes are committed and pushed."`
+	Gate         Gate         `yaml:"gate" doc:"The policy gate, which judges every change before it is used or released."`
 	Artifacts    Artifacts    `yaml:"artifacts" doc:"Where run files are stored."`
 	Brain        Brain        `yaml:"brain" doc:"The index of repositories, with which agents and people find code."`
 	Retention    Retention    `yaml:"retention" doc:"What is deleted when it is no longer needed. Runs that have not ended or that are on hold are never touched."`

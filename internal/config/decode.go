@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -207,9 +206,6 @@ func (s *spec) show(text string) string {
 	return string([]rune(text)[:longest]) + "…"
 }
 
-// later lists the product's sections that have no settings yet.
-var later = []string{"gate"}
-
 // unknown explains a key that does not exist, and suggests the intended key.
 func unknown(s *spec, key, name string) string {
 	var names []string
@@ -218,9 +214,6 @@ func unknown(s *spec, key, name string) string {
 	}
 	what := "unknown key"
 	if key == "" {
-		if slices.Contains(later, name) {
-			return "this version has no settings in this section; remove the section"
-		}
 		what = "unknown section"
 	}
 	if hint, ok := misplaced[name]; ok {

@@ -54,6 +54,13 @@ func Default() *Config {
 			BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3, MaxFiles: 500_000, MaxSize: 20 * GiB,
 			Protected: ProtectedFiles(),
 		},
+		Gate: Gate{
+			Policy: "default", Timeout: 2 * time.Second, Memory: 512 * MiB, Allowed: []string{},
+			Limits: GateLimits{Files: 500, Deletions: 50, Lines: 50_000, FileBytes: 10 * MiB, Bytes: 100 * MiB},
+			Labels: GateLabels{
+				Allowed: []string{}, Automerge: []string{"automerge"}, Blocked: []string{"blocked", "do-not-merge"}, Review: []string{"needs-review"},
+			},
+		},
 		Artifacts: Artifacts{MaxFile: 512 * MiB, MaxCheckFiles: 200, MaxCheckSize: GiB, MaxRunFiles: 5000, MaxRunSize: 8 * GiB},
 		Brain: Brain{
 			MaxFile: MiB, Disk: 10 * GiB, History: 5000, Workers: 0, MapTokens: 1000, AnswerTokens: 2000, Wait: 20 * time.Second, PrepareTime: 10 * time.Minute, Age: 60 * 24 * time.Hour,

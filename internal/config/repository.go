@@ -20,6 +20,7 @@ import (
 //   - it may lower the limits of execution, of findings, of deliberation and of
 //     verification.timeout, require more approvals and retests, and be stricter
 //     about changed tests and new tests, but not the reverse;
+//   - it may make the gate stricter: its policy, limits, labels and allowed paths;
 //   - it may let a check reach only hosts that the operator allows for that check
 //     or the sandbox, and an installation only those and the public registries;
 //   - it may choose an image that the operator allows;
@@ -155,11 +156,13 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 			return ""
 		}
 		return g.who + " may lower this but not raise it; the operator's value is " + show(base)
-	case "limit":
+	case "limit", "cap": // cap: not even a request may raise it
 		if low, high := number(value), number(base); high == 0 || low != 0 && low <= high {
 			return ""
 		}
 		return g.who + " may lower this limit but not raise it (0 means no limit); the operator's value is " + show(base)
+	case "add", "remove", "narrow":
+		return g.refuseList(trust, texts(value), texts(base))
 	case "stricter":
 		if value == true {
 			return ""
@@ -196,6 +199,34 @@ func (g *guard) refuse(trust, key string, value, base any) string {
 	default:
 		return g.who + " may not set this: " + reasonFor(key)
 	}
+}
+
+// refuseList rejects a list that is less strict than the operator's: one with less of what is
+// forbidden ("add"), or with more of what is allowed ("remove"; "narrow": an empty list allows
+// everything).
+func (g *guard) refuseList(trust string, value, base []string) string {
+	missing := func(from, in []string) (out []string) {
+		for _, s := range from {
+			if !slices.Contains(in, s) {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	switch {
+	case trust == "add":
+		if left := missing(base, value); len(left) > 0 {
+			return fmt.Sprintf("%s may add to this list, but must keep the operator's entries; missing: %s", g.who, strings.Join(left, ", "))
+		}
+	case trust == "narrow" && len(base) == 0:
+	case trust == "narrow" && len(value) == 0:
+		return g.who + " may not allow everything here; the operator's list is not empty"
+	default:
+		if more := missing(value, base); len(more) > 0 {
+			return fmt.Sprintf("%s may shorten this list, but not add to it; not in the operator's list: %s", g.who, strings.Join(more, ", "))
+		}
+	}
+	return ""
 }
 
 // refuseModel rejects a provider or model that the operator does not list, and so has not agreed to
@@ -274,7 +305,7 @@ var ofLimits = []string{"lower", "limit", "timeout"}
 
 // strictness lists the values of settings that a repository may tighten, strictest first. Any other
 // value is rejected during validation.
-var strictness = []string{"enforce", "on", "ask", "report", "warn", "continue", "off"}
+var strictness = []string{"enforce", "on", "ask", "report", "warn", "continue", "off", "strict", "default", "permissive", GateOff}
 
 func number(v any) int64 {
 	r := reflect.ValueOf(v)
@@ -292,6 +323,7 @@ var reasons = [][2]string{
 	{"environment.", "only the operator decides what is stored and trusted on the worker's host"},
 	{"verification.databases", "only the operator decides which directories of the worker's host commands can read"},
 	{"git.", "only the operator decides where changes are pushed"},
+	{"gate.", "the gate protects the operator and others from changes"},
 	{"deliberation", "it affects what the operator pays"},
 	{"models.", "providers, keys and budgets belong to the operator"},
 	{"artifacts", "only the operator decides where data is stored"},

@@ -49,6 +49,12 @@ var (
 	QuarantinedFailures = counter("rgpt_quarantined_failures_total", "Failures of quarantined tests, which did not fail a verification.")
 	// Heals counts heals, once their result is known.
 	Heals = counter("rgpt_heals_total", "Self-heal actions, by failure class, action and result.", "class", "action", "result")
+	// Verdicts counts what the policy gate decided about changes; a change that was judged before does
+	// not count again.
+	Verdicts = counter("rgpt_gate_verdicts_total", "Verdicts of the policy gate about changes, by stage and decision.", "stage", "decision")
+	// GateDuration is the time that the policy gate takes for a change.
+	GateDuration = histogram("rgpt_gate_duration_seconds", "Time of the policy gate for a change, by stage.",
+		[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2, 5, 10}, "stage")
 	// Choices counts the choices among several attempts at a goal, by what decided.
 	Choices = counter("rgpt_attempt_choices_total", "Choices among several attempts at a goal, by what decided: only, findings, same, size, judge, none (no attempt passed) or stopped.", "rule")
 	// Environments counts the environments of runs; result is kept (reused), made (created) or

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
 // Snapshot is the content of a user's work tree at one moment.
@@ -77,6 +78,29 @@ func (m *Manager) Onto(ctx context.Context, ws contract.Workspace, base string) 
 		}
 		defer lock.release()
 		out, err = r.based(ctx, contract.Workspace{Repo: ws.Repo, Base: base}, baseTree, ws.Tree)
+		return err
+	})
+	return out, err
+}
+
+// Apply returns a workspace with a patch applied to it, which must be in git's format. A patch that
+// does not apply is a HUMAN_ERROR. No directory is used, so that paths and links in the patch reach
+// nothing on this host.
+func (m *Manager) Apply(ctx context.Context, ws contract.Workspace, patch []byte) (contract.Workspace, error) {
+	if int64(len(patch)) > m.options.MaxPatchBytes {
+		return contract.Workspace{}, tooLarge("the patch is larger than %d MB; split it", m.options.MaxPatchBytes>>20)
+	}
+	var out contract.Workspace
+	err := m.with(ctx, ws, func(r *mirror, baseTree string) error {
+		tree, err := r.apply(ctx, ws.Tree, patch)
+		var ge *gitError
+		if errors.As(err, &ge) {
+			return fault.Wrap(err, contract.ClassHuman, contract.CodeRepository, "the patch does not apply to %.12s; create it with git diff --binary from that commit", ws.Base)
+		}
+		if err != nil {
+			return err
+		}
+		out, err = r.based(ctx, ws, baseTree, tree)
 		return err
 	})
 	return out, err

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
 // memory stores the patches of workspaces for one verification, which no other process reads.
@@ -15,6 +17,9 @@ type memory struct {
 	mu    sync.Mutex
 	blobs map[string][]byte
 }
+
+// NewMemory returns a store for the patches of one command's workspaces.
+func NewMemory() workspace.Blobs { return &memory{} }
 
 // Put stores content.
 func (m *memory) Put(_ context.Context, content []byte) (string, error) {

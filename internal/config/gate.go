@@ -1,0 +1,35 @@
+package config
+
+import "time"
+
+// GateOff is the value of Gate.Policy with which no change is judged.
+const GateOff = "none"
+
+// Gate configures the policy gate, which judges every change before it is used or released.
+type Gate struct {
+	Policy     string        `yaml:"policy" repo:"tighten" validate:"oneof=strict default permissive none" doc:"Built-in policies. default: major findings stop a change, or need the approval of a named person. strict: medium findings need an approval too. permissive: only added secrets, links out of the repository and changes to git's own files are denied. none: no change is judged."`
+	Policies   string        `yaml:"policies" validate:"omitempty,abspath" doc:"Directory with the operator's own policies, .rego files of the package operator. They are evaluated in addition to the built-in ones, and may also waive findings or lower their severity." example:"/etc/rgpt/policies"`
+	Timeout    time.Duration `yaml:"timeout" validate:"min=100ms,max=1m" doc:"Maximum duration of one evaluation of policies. A change is denied if the repository's own policies take longer."`
+	Memory     Size          `yaml:"memory" validate:"min=134217728,max=17179869184" doc:"Maximum memory of the process that evaluates a repository's own policies. A change is denied if they need more."`
+	Advisories string        `yaml:"advisories" validate:"omitempty,abspath" doc:"Directory with security advisories in OSV format, with which added dependencies are compared. Empty: they are not compared." example:"/var/lib/rgpt/advisories"`
+	Allowed    []string      `yaml:"allowed" repo:"narrow" validate:"max=100,dive,glob" doc:"Patterns for the only files that runs may change. Empty: all files. Files in git.protected need an approval in any case." example:"[\"src/**\", \"docs/**\"]"`
+	Limits     GateLimits    `yaml:"limits" repo:"cap" doc:"Limits of a change. What follows from a change that exceeds one is decided by the policies."`
+	Labels     GateLabels    `yaml:"labels" doc:"Meanings of labels of runs."`
+}
+
+// GateLimits are the limits of a change. 0 means no limit.
+type GateLimits struct {
+	Files     int  `yaml:"files" validate:"min=0,max=1000000" doc:"Maximum number of changed files. 0: no limit."`
+	Deletions int  `yaml:"deletions" validate:"min=0,max=1000000" doc:"Maximum number of deleted files. 0: no limit."`
+	Lines     int  `yaml:"lines" validate:"min=0,max=100000000" doc:"Maximum number of added and removed lines. 0: no limit."`
+	FileBytes Size `yaml:"file_bytes" validate:"min=0" doc:"Maximum size of a new or changed file. 0: no limit."`
+	Bytes     Size `yaml:"bytes" validate:"min=0" doc:"Maximum total size of the new and changed files. 0: no limit."`
+}
+
+// GateLabels are the meanings of labels.
+type GateLabels struct {
+	Allowed   []string `yaml:"allowed" repo:"narrow" validate:"max=100,dive,required,max=100" doc:"The only labels that runs may have. Empty: any." example:"[automerge, docs]"`
+	Automerge []string `yaml:"automerge" repo:"remove" validate:"max=100,dive,required,max=100" doc:"Labels with which a release may be merged without a person, if the policies allow it."`
+	Blocked   []string `yaml:"blocked" repo:"add" validate:"max=100,dive,required,max=100" doc:"Labels with which nothing is released."`
+	Review    []string `yaml:"review" repo:"add" validate:"max=100,dive,required,max=100" doc:"Labels with which a named person must approve each release."`
+}

@@ -1,0 +1,43 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/internal/config"
+)
+
+func TestARepositoryMayMakeTheGateOnlyStricter(t *testing.T) {
+	t.Parallel()
+	base := config.Default()
+	base.Gate.Allowed = []string{"src/**", "docs/**"}
+	base.Gate.Limits.Lines = 0
+	for _, text := range []string{
+		"gate: {policy: strict}", "gate: {limits: {files: 10, lines: 100}}", "gate: {allowed: [\"src/**\"]}",
+		"gate: {labels: {blocked: [blocked, do-not-merge, frozen], automerge: [], review: [needs-review, x], allowed: [docs]}}",
+	} {
+		_, err := config.LoadRepository(base, []byte(text), "rgpt.yaml")
+		require.NoError(t, err, text)
+	}
+	for text, says := range map[string]string{
+		"gate: {policy: permissive}":                        "less strict",
+		"gate: {policies: /tmp}":                            "the gate protects the operator",
+		"gate: {timeout: 1m}":                               "the gate protects the operator",
+		"gate: {limits: {files: 1000}}":                     "not raise",
+		"gate: {limits: {deletions: 0}}":                    "0 means no limit",
+		"gate: {allowed: [\"**\"]}":                         "not in the operator's list: **",
+		"gate: {allowed: []}":                               "not allow everything",
+		"gate: {labels: {blocked: [blocked]}}":              "missing: do-not-merge",
+		"gate: {labels: {review: []}}":                      "missing: needs-review",
+		"gate: {labels: {automerge: [automerge, ship-it]}}": "not in the operator's list: ship-it",
+		"git: {protected: []}":                              "only the operator decides",
+	} {
+		_, err := config.LoadRepository(base, []byte(text), "rgpt.yaml")
+		require.ErrorContains(t, err, says, text)
+	}
+	for key, value := range map[string]string{"gate.limits.files": "1000", "gate.policy": "permissive", "gate.labels.blocked": "[]"} {
+		_, err := config.LoadRequest(base, map[string]string{key: value})
+		require.Error(t, err, "a request may not weaken the gate either: %s", key)
+	}
+}

@@ -1,0 +1,161 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate/change"
+	"github.com/rocketgpt/orchestrator/internal/gate/policy"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+// Gate judges changes with guards and policies. It is safe for concurrent use.
+type Gate struct {
+	guards []change.Guard
+	engine *policy.Engine
+	limits change.Limits
+	labels policy.Labels
+}
+
+// New returns a gate as configured, with the guards of Guards. It reads and compiles the operator's
+// policies: an error in them names file and line.
+func New(ctx context.Context, cfg *config.Config) (*Gate, error) {
+	guards, err := Guards(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return NewWith(ctx, cfg, guards)
+}
+
+// NewWith returns a gate with these guards.
+func NewWith(ctx context.Context, cfg *config.Config, guards []change.Guard) (*Gate, error) {
+	operator, err := operatorModules(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(ctx, cfg, guards, operator)
+}
+
+// newGate returns a gate as configured, with other policies in place of the operator's.
+func newGate(ctx context.Context, cfg *config.Config, operator []policy.Module) (*Gate, error) {
+	guards, err := Guards(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(ctx, cfg, guards, operator)
+}
+
+func assemble(ctx context.Context, cfg *config.Config, guards []change.Guard, operator []policy.Module) (*Gate, error) {
+	engine, err := policy.New(ctx, policy.Options{Bundle: cfg.Gate.Policy, Operator: operator, Timeout: cfg.Gate.Timeout, Memory: cfg.Gate.Memory.Int64()})
+	if err != nil {
+		return nil, err
+	}
+	g, l := cfg.Gate, cfg.Gate.Limits
+	return &Gate{
+		guards: guards, engine: engine,
+		limits: change.Limits{
+			Files: l.Files, Deletions: l.Deletions, Lines: l.Lines, FileBytes: l.FileBytes.Int64(), Bytes: l.Bytes.Int64(),
+			Allowed: g.Allowed, Protected: cfg.Git.Protected,
+		},
+		labels: policy.Labels{Allowed: g.Labels.Allowed, Automerge: g.Labels.Automerge, Blocked: g.Labels.Blocked, Review: g.Labels.Review},
+	}, nil
+}
+
+// operatorModules reads the operator's policies; nil if there are none.
+func operatorModules(cfg *config.Config) ([]policy.Module, error) {
+	if cfg.Gate.Policies == "" {
+		return nil, nil
+	}
+	modules, err := policy.Load(cfg.Gate.Policies, false)
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the operator's policies (gate.policies) cannot be read")
+	}
+	return modules, nil
+}
+
+// Bundles returns the policies that the gate evaluates on each change, in addition to those of the
+// repository.
+func (g *Gate) Bundles() []policy.Bundle { return g.engine.Bundles() }
+
+// Facts are what a gate must know about a change in addition to the change.
+type Facts struct {
+	Stage policy.Stage
+	Run   policy.Run
+	// Approvals are those that people gave for this change. The caller keeps those for other content
+	// away; only an approval of a finding names the content that it is for.
+	Approvals []policy.Approval
+	// Base is the tree of the run's base commit, which contains the repository's policies. Nil: the
+	// change's own base. It is required at the stages step and repair, where the change's base may
+	// contain earlier changes of the run.
+	Base change.Tree
+}
+
+// Judge runs the guards on a change and evaluates the policies on what they found. The change's
+// limits are replaced by the configured ones. An error means that there is no verdict.
+func (g *Gate) Judge(ctx context.Context, c change.Change, f Facts) (policy.Verdict, error) {
+	v, _, err := g.Decide(ctx, c, f)
+	return v, err
+}
+
+// Decide is Judge that also returns what the guards found.
+func (g *Gate) Decide(ctx context.Context, c change.Change, f Facts) (policy.Verdict, []change.Finding, error) {
+	base := f.Base
+	if base == nil {
+		if f.Stage == policy.StageStep || f.Stage == policy.StageRepair {
+			return policy.Verdict{}, nil, errors.New("judge a change: the tree of the run's base commit is required")
+		}
+		base = c.Base
+	}
+	c.Limits = g.limits
+	found, err := g.findings(ctx, c)
+	if err != nil {
+		return policy.Verdict{}, nil, err
+	}
+	in := policy.NewInput(f.Stage, c, found)
+	in.Run, in.Approvals, in.Rules.Labels = f.Run, f.Approvals, g.labels
+	var own policy.RepositoryPolicies
+	if base != nil {
+		if own, err = policy.ReadRepository(ctx, base); err != nil {
+			return policy.Verdict{}, nil, err
+		}
+	}
+	v, err := g.engine.Judge(ctx, in, own)
+	if err != nil {
+		return policy.Verdict{}, nil, fmt.Errorf("judge a change: %w", err)
+	}
+	return v, found, nil
+}
+
+// findings runs the guards on a change, and those that look for what must not be published on its
+// earlier states: a commit that takes something back does not unpublish it.
+func (g *Gate) findings(ctx context.Context, c change.Change) ([]change.Finding, error) {
+	found, err := Findings(ctx, g.guards, c)
+	if err != nil || len(c.Earlier) == 0 {
+		return found, err
+	}
+	published := slices.DeleteFunc(slices.Clone(g.guards), func(guard change.Guard) bool { return !slices.Contains(publication, guard.Name()) })
+	for _, earlier := range c.Earlier {
+		earlier.Limits, earlier.Plan, earlier.Labels = c.Limits, c.Plan, c.Labels
+		more, err := Findings(ctx, published, earlier)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range more {
+			if !slices.Contains(found, f) {
+				f.Message += " (in a commit that a later one changes; it would be published all the same)"
+				found = append(found, f)
+			}
+		}
+	}
+	return found, nil
+}
+
+// Tree returns the tree of a workspace, for Facts.
+func Tree(m *workspace.Manager, w contract.Workspace) change.Tree {
+	return &tree{manager: m, workspace: w}
+}

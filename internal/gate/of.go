@@ -1,0 +1,105 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/gate/policy"
+)
+
+// judgement changes whenever the guards or the built-in policies judge differently, so that verdicts of
+// earlier versions are not taken for current ones.
+const judgement = 1
+
+// Settings returns the settings of the gate that a run keeps, without the digest of the operator's
+// policies.
+func Settings(cfg *config.Config) *contract.GateSettings {
+	if cfg.Gate.Policy == config.GateOff {
+		return nil
+	}
+	g, l := cfg.Gate, cfg.Gate.Limits
+	return &contract.GateSettings{
+		Policy: g.Policy, Tests: string(cfg.Verification.PinnedTests),
+		Limits: contract.GateLimits{
+			Files: l.Files, Deletions: l.Deletions, Lines: l.Lines, FileBytes: l.FileBytes.Int64(), Bytes: l.Bytes.Int64(), Allowed: g.Allowed,
+		},
+		LabelRules: contract.GateLabelRules{Allowed: g.Labels.Allowed, Automerge: g.Labels.Automerge, Blocked: g.Labels.Blocked, Review: g.Labels.Review},
+	}
+}
+
+// OfRun returns the gate of a run: with the settings and the operator's policies (contents by name)
+// that the run began with, and the limits of evaluation of this host.
+func OfRun(ctx context.Context, s contract.GateSettings, protected []string, operator map[string]string, host config.Gate) (*Gate, error) {
+	cfg := config.Default()
+	cfg.Gate = host
+	cfg.Gate.Policy, cfg.Gate.Allowed, cfg.Git.Protected = s.Policy, s.Limits.Allowed, protected
+	cfg.Gate.Limits = config.GateLimits{
+		Files: s.Limits.Files, Deletions: s.Limits.Deletions, Lines: s.Limits.Lines,
+		FileBytes: config.Size(s.Limits.FileBytes), Bytes: config.Size(s.Limits.Bytes),
+	}
+	r := s.LabelRules
+	cfg.Gate.Labels = config.GateLabels{Allowed: r.Allowed, Automerge: r.Automerge, Blocked: r.Blocked, Review: r.Review}
+	cfg.Verification.PinnedTests = s.Tests
+	var modules []policy.Module
+	for _, name := range slices.Sorted(maps.Keys(operator)) {
+		modules = append(modules, policy.Module{Name: name, Content: []byte(operator[name])})
+	}
+	return newGate(ctx, cfg, modules)
+}
+
+// OperatorPolicies returns the operator's policies, contents by name, with their digest; nothing if
+// there are none. They have been compiled: an error names file and line.
+func OperatorPolicies(ctx context.Context, cfg *config.Config) (digest string, files map[string]string, err error) {
+	if cfg.Gate.Policies == "" || cfg.Gate.Policy == config.GateOff {
+		return "", nil, nil
+	}
+	modules, err := operatorModules(cfg)
+	if err != nil {
+		return "", nil, err
+	}
+	if _, err := newGate(ctx, cfg, modules); err != nil {
+		return "", nil, err
+	}
+	files = map[string]string{}
+	for _, m := range modules {
+		files[m.Name] = string(m.Content)
+	}
+	digest, err = digestOf(files)
+	return digest, files, err
+}
+
+// Digest identifies all that decides about a change besides the change: guards, policies, limits and
+// labels' meanings.
+func (g *Gate) Digest() (string, error) {
+	return digestOf(struct {
+		Version int
+		Bundles []policy.Bundle
+		Limits  any
+		Labels  any
+		Guards  []string
+	}{judgement, g.Bundles(), g.limits, g.labels, g.names()})
+}
+
+func (g *Gate) names() []string {
+	names := make([]string, len(g.guards))
+	for i, guard := range g.guards {
+		names[i] = guard.Name()
+	}
+	return names
+}
+
+func digestOf(v any) (string, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode for a digest: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}

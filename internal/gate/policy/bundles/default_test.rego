@@ -1,0 +1,58 @@
+package rgpt.defaults_test
+
+import data.rgpt.defaults
+
+found(severity, guard, rule) := {
+	"id": "1", "guard": guard, "rule": rule, "path": "a", "line": 0, "severity": severity, "message": "look",
+}
+
+change(stage, author, findings) := {
+	"version": 1, "stage": stage, "author": author, "findings": findings, "labels": [],
+	"run": {"pushes": true}, "change": {"files": [], "unread": 0},
+	"rules": {"labels": {"allowed": [], "automerge": ["automerge"], "blocked": ["blocked"], "review": ["review"]}},
+}
+
+test_a_secret_is_denied_at_every_stage if {
+	every stage in ["step", "repair", "plan", "release", "check"] {
+		count(defaults.deny) == 1 with input as change(stage, "builder", [found("major", "secrets", "key")])
+	}
+}
+
+test_a_protected_path_is_asked_about_once if {
+	f := found("major", "rewrite", "protected")
+	count(defaults.needs_approval) == 0 with input as change("step", "builder", [f])
+	count(defaults.info) == 1 with input as change("step", "builder", [f])
+	count(defaults.needs_approval) == 1 with input as change("release", "run", [f])
+	count(defaults.deny) == 0 with input as change("release", "run", [f])
+}
+
+test_a_repair_may_not_change_a_protected_path if {
+	count(defaults.deny) == 1 with input as change("repair", "repair", [found("major", "workflow", "ci")])
+}
+
+test_minor_findings_are_information if {
+	doc := change("release", "run", [found("minor", "secrets", "key")])
+	count(defaults.deny) == 0 with input as doc
+	count(defaults.needs_approval) == 0 with input as doc
+	count(defaults.info) == 1 with input as doc
+}
+
+test_files_that_were_not_examined_need_an_approval if {
+	doc := json.patch(change("release", "run", []), [{"op": "replace", "path": "/change/unread", "value": 3}])
+	some r in defaults.needs_approval with input as doc
+	contains(r.text, "3 changed files")
+}
+
+test_a_blocked_release_is_denied_once if {
+	labelled := object.union(change("release", "run", []), {"labels": ["blocked"]})
+	count(defaults.deny) == 1 with input as labelled
+	reported := object.union(labelled, {"findings": [found("major", "labels", "blocked")]})
+	count(defaults.deny) == 1 with input as reported
+}
+
+test_automerge_needs_its_label if {
+	doc := change("release", "run", [])
+	not defaults.automerge with input as doc
+	defaults.automerge with input as object.union(doc, {"labels": ["automerge"]})
+	not defaults.automerge with input as object.union(doc, {"labels": ["automerge", "review"]})
+}

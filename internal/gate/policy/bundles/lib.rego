@@ -1,0 +1,52 @@
+# What the built-in bundles share. The operator's policies may use it too.
+package rgpt.lib
+
+# final: the change leaves the run now. At other stages, what would need an approval is only
+# recorded, so that the run can ask once, for the whole change.
+final if input.stage in {"release", "check"}
+
+# reason makes a reason of a finding.
+reason(f) := {
+	"id": f.id, "text": f.message, "guard": f.guard, "rule": f.rule, "path": f.path, "line": f.line,
+}
+
+# escapes: the change could reach files outside of the repository, or git's own files.
+escapes(f) if {
+	f.guard == "rewrite"
+	f.rule in {"link-outside", "link-protected", "unsafe-path"}
+}
+
+# deletes: the change deletes more files than allowed.
+deletes(f) if {
+	f.guard == "rewrite"
+	f.rule in {"deletions", "mass-deletion"}
+}
+
+# outside: the configuration does not allow the path.
+outside(f) if {
+	f.guard == "rewrite"
+	f.rule == "outside"
+}
+
+# protected: the change affects what runs with other people's permissions.
+protected(f) if {
+	f.guard == "rewrite"
+	f.rule == "protected"
+}
+
+protected(f) if f.guard == "workflow"
+
+# labelled: the run has one of these labels.
+labelled(names) if {
+	some l in input.labels
+	l in names
+}
+
+# blocked: a label forbids the release.
+blocked(f) if {
+	f.guard == "labels"
+	f.rule == "blocked"
+}
+
+# unreadable: the guard could not examine the change.
+unreadable(f) if f.rule == "unreadable"

@@ -1,0 +1,41 @@
+# The strict bundle: the default one, which also asks about medium findings and about changes
+# that stay on the host, and denies a step that leaves new syntax errors or tests that prove less.
+package rgpt.strict
+
+import data.rgpt.defaults
+import data.rgpt.lib
+
+deny contains r if some r in defaults.deny
+
+deny contains lib.reason(f) if {
+	some f in input.findings
+	f.severity == "major"
+	f.guard in {"syntax", "tests"}
+	not lib.unreadable(f)
+}
+
+denied := {r.id | some r in deny}
+
+needs_approval contains r if some r in defaults.needs_approval
+
+needs_approval contains lib.reason(f) if {
+	some f in input.findings
+	asks(f)
+	not f.id in denied
+}
+
+asks(f) if {
+	lib.final
+	f.severity in {"major", "medium"}
+}
+
+info contains r if {
+	some r in defaults.info
+	not r.id in stopped
+}
+
+stopped := denied | {r.id | some r in needs_approval}
+
+default automerge := false
+
+automerge := defaults.automerge

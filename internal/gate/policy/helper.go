@@ -1,0 +1,128 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"golang.org/x/sys/unix"
+)
+
+// helperArg as only argument turns the program into the process that evaluates a repository's
+// policies.
+const helperArg = "rgpt-policy-helper"
+
+// Exit codes of the helper.
+const (
+	exitSetup   = 120 // it could not limit itself; nothing was evaluated
+	exitTimeout = 121
+)
+
+// helperTask is what the helper reads from its standard input, as JSON.
+type helperTask struct {
+	Modules []Module
+	Input   []byte
+	Timeout time.Duration
+	Memory  int64
+}
+
+// helperAnswer is what it writes to its standard output.
+type helperAnswer struct {
+	Rules outcome `json:",omitempty"`
+	// Invalid says why the policies could not be compiled or evaluated.
+	Invalid string `json:",omitempty"`
+}
+
+var helperReady atomic.Bool
+
+var errNotHelper = errors.New("policy: main must call policy.MaybeRunHelper before anything else")
+
+// MaybeRunHelper must be called at the beginning of main and TestMain of every binary that judges
+// changes. In the process that evaluates a repository's policies, it takes over and does not
+// return; otherwise it does nothing.
+func MaybeRunHelper() {
+	helperReady.Store(true)
+	if len(os.Args) == 2 && os.Args[1] == helperArg {
+		os.Exit(runAsHelper())
+	}
+}
+
+// runAsHelper evaluates policies under limits that the kernel enforces.
+func runAsHelper() int {
+	var task helperTask
+	if err := json.NewDecoder(io.LimitReader(os.Stdin, 2*MaxInput)).Decode(&task); err != nil {
+		return exitSetup
+	}
+	if err := limitSelf(task); err != nil {
+		return exitSetup
+	}
+	// The parser and the compiler ignore contexts.
+	time.AfterFunc(task.Timeout, func() { os.Exit(exitTimeout) })
+	answer := evaluateRepository(context.Background(), task)
+	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// limitSelf limits memory, processor time and files of this process. RLIMIT_AS would also count
+// addresses that Go reserves and never uses; RLIMIT_DATA counts writable private memory.
+func limitSelf(task helperTask) error {
+	debug.SetMemoryLimit(task.Memory * 3 / 4)
+	debug.SetMaxStack(int(task.Memory / 4))
+	seconds := uint64((task.Timeout+time.Second-1)/time.Second) + 1
+	for _, l := range []struct {
+		resource int
+		value    uint64
+	}{
+		{unix.RLIMIT_DATA, uint64(task.Memory)}, {unix.RLIMIT_CPU, seconds}, {unix.RLIMIT_FSIZE, 0}, {unix.RLIMIT_CORE, 0}, {unix.RLIMIT_NOFILE, 16},
+	} {
+		var now syscall.Rlimit
+		if err := syscall.Getrlimit(l.resource, &now); err != nil {
+			return fmt.Errorf("read resource limit %d: %w", l.resource, err)
+		}
+		value := min(l.value, now.Max)
+		if err := syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: value, Max: value}); err != nil {
+			return fmt.Errorf("set resource limit %d: %w", l.resource, err)
+		}
+	}
+	return nil
+}
+
+// evaluateRepository compiles and evaluates the policies of a repository, apart from all others.
+func evaluateRepository(ctx context.Context, task helperTask) helperAnswer {
+	invalid := func(err error) helperAnswer {
+		return helperAnswer{Invalid: text(strings.ToValidUTF8(err.Error(), "?"))}
+	}
+	modules, err := parse(task.Modules, Repository, repositoryRules)
+	if err != nil {
+		return invalid(err)
+	}
+	c, err := compile(modules, false)
+	if err != nil {
+		return invalid(err)
+	}
+	q, err := prepare(ctx, c, Repository, repositoryRules, false)
+	if err != nil {
+		return invalid(err)
+	}
+	input, err := ast.ValueFromReader(bytes.NewReader(task.Input))
+	if err != nil {
+		return invalid(err)
+	}
+	out, err := q.eval(ctx, input)
+	if err != nil {
+		return invalid(err)
+	}
+	return helperAnswer{Rules: out}
+}

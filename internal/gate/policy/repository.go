@@ -1,0 +1,177 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/gate/change"
+)
+
+// RepositoryDir is where a repository has its policies.
+const RepositoryDir = ".rgpt/policies"
+
+// The limits of a repository's policies.
+const (
+	maxRepositoryModules = 50
+	maxRepositoryBytes   = 256 << 10 // all files together
+)
+
+// RepositoryPolicies are those of a repository. The zero value has none.
+type RepositoryPolicies struct {
+	modules []Module
+	refused string // why they are not evaluated
+}
+
+// ReadRepository reads the policies of a repository from a tree, which must be that of the base
+// commit: a change must not choose the policies that judge it.
+func ReadRepository(ctx context.Context, base change.Tree) (RepositoryPolicies, error) {
+	paths, err := base.Paths(ctx)
+	if err != nil {
+		return RepositoryPolicies{}, fmt.Errorf("find the repository's policies: %w", err)
+	}
+	var r RepositoryPolicies
+	total := 0
+	for _, p := range paths {
+		if path.Dir(p) != RepositoryDir || path.Ext(p) != ".rego" || strings.HasSuffix(p, testSuffix) {
+			continue
+		}
+		content, ok, err := base.Read(ctx, p, maxRepositoryBytes)
+		if err != nil {
+			return RepositoryPolicies{}, fmt.Errorf("read the repository's policy %s: %w", p, err)
+		}
+		total += len(content)
+		if !ok || total > maxRepositoryBytes || len(r.modules) == maxRepositoryModules {
+			r.refused = fmt.Sprintf("the policies in %s are larger than %d KiB or have more than %d files; make them smaller on the base branch",
+				RepositoryDir, maxRepositoryBytes>>10, maxRepositoryModules)
+			return r, nil
+		}
+		r.modules = append(r.modules, Module{Name: p, Content: content})
+	}
+	return r, nil
+}
+
+// Digest returns the digest of the policies, or an empty string if there are none.
+func (r RepositoryPolicies) Digest() string {
+	if len(r.modules) == 0 && r.refused == "" {
+		return ""
+	}
+	return digestOf(r.modules)
+}
+
+// Modules returns the files.
+func (r RepositoryPolicies) Modules() []Module { return r.modules }
+
+// repository returns the reasons of a repository's policies, and whether they forbid automerge.
+func (e *Engine) repository(ctx context.Context, input []byte, r RepositoryPolicies) (reasons []Reason, stops bool, err error) {
+	if r.refused != "" {
+		return []Reason{gateReason(Deny, r.refused)}, true, nil
+	}
+	if len(r.modules) == 0 {
+		return nil, false, nil
+	}
+	answer, refused, err := e.runHelper(ctx, helperTask{
+		Modules: r.modules, Input: input, Timeout: e.options.Timeout, Memory: e.options.Memory,
+	})
+	switch {
+	case err != nil:
+		return nil, false, fmt.Errorf("evaluate the repository's policies: %w", err)
+	case refused != "":
+		return []Reason{gateReason(Deny, refused)}, true, nil
+	case answer.Invalid != "":
+		return []Reason{gateReason(NeedsApproval, "the policies in "+RepositoryDir+" are invalid, so a person must review the change; fix them on the base branch: "+answer.Invalid)}, true, nil
+	}
+	return answer.Rules.reasons(Repository), len(answer.Rules.list(ruleNoAutomerge)) > 0, nil
+}
+
+// maxAnswer is the maximum size of the helper's answer.
+const maxAnswer = 4 << 20
+
+// startTime is how long a helper may take in addition to the evaluation's limit, to start and to
+// exit. The helper itself ends earlier if it can.
+const startTime = 2 * time.Second
+
+// maxHelpers is the number of helpers of this process that run at the same time, which limits their
+// memory.
+const maxHelpers = 4
+
+var helpers = make(chan struct{}, maxHelpers)
+
+// runHelper evaluates policies in a child process. refused says why there is no answer, if the
+// policies are to blame.
+func (e *Engine) runHelper(ctx context.Context, task helperTask) (answer helperAnswer, refused string, err error) {
+	if !helperReady.Load() && e.options.Executable == "" {
+		return answer, "", errNotHelper
+	}
+	encoded, err := json.Marshal(task)
+	if err != nil {
+		return answer, "", err
+	}
+	select {
+	case helpers <- struct{}{}:
+		defer func() { <-helpers }()
+	case <-ctx.Done():
+		return answer, "", context.Cause(ctx)
+	}
+	limited, cancel := context.WithTimeout(ctx, task.Timeout+startTime)
+	defer cancel()
+	executable := e.options.Executable
+	if executable == "" {
+		executable = "/proc/self/exe"
+	}
+	cmd := exec.CommandContext(limited, executable, helperArg)
+	cmd.Env = []string{"GOTRACEBACK=none"}
+	cmd.Dir = "/"
+	// Not in this program's group: a terminal's interrupt must not look like a failed policy.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stdin = bytes.NewReader(encoded)
+	out := &capped{limit: maxAnswer}
+	cmd.Stdout, cmd.Stderr = out, io.Discard
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return answer, "", err
+	}
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return answer, "", context.Cause(ctx)
+	}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == exitSetup:
+		return answer, "", errors.New("the helper process could not limit its resources")
+	case limited.Err() != nil, errors.As(err, &exit) && exit.ExitCode() == exitTimeout:
+		return answer, fmt.Sprintf("the policies in %s did not finish within %s; make them faster on the base branch", RepositoryDir, task.Timeout), nil
+	case err != nil || out.over:
+		return answer, fmt.Sprintf("the policies in %s used too much memory or time (limits: %d MiB, %s); make them simpler on the base branch", RepositoryDir, task.Memory>>20, task.Timeout), nil
+	}
+	decoder := json.NewDecoder(&out.Buffer)
+	decoder.UseNumber()
+	if err := decoder.Decode(&answer); err != nil {
+		return answer, "", fmt.Errorf("read the answer of the helper process: %w", err)
+	}
+	return answer, "", nil
+}
+
+// capped keeps the first bytes that are written to it.
+type capped struct {
+	bytes.Buffer
+	limit int
+	over  bool
+}
+
+// Write never fails, so that the writer is not disturbed.
+func (c *capped) Write(p []byte) (int, error) {
+	if c.Len()+len(p) > c.limit {
+		c.over = true
+		return len(p), nil
+	}
+	return c.Buffer.Write(p)
+}
