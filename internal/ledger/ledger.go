@@ -46,14 +46,16 @@ type Entry struct {
 // the time in microseconds since 1970, each field as its length in bytes, a colon, the text and a line
 // feed. Migration 38 has the same formula in SQL.
 func (e Entry) Sum() string {
-	h := sha256.New()
+	var text []byte
 	for _, field := range []string{
 		e.Previous, strconv.FormatInt(e.Seq, 10), strconv.FormatInt(e.At.UnixMicro(), 10), string(e.Actor), e.Name, e.Action, e.Object,
 		strconv.FormatInt(e.RunID, 10), e.Digest,
 	} {
-		fmt.Fprintf(h, "%d:%s\n", len(field), field)
+		text = append(strconv.AppendInt(text, int64(len(field)), 10), ':')
+		text = append(append(text, field...), '\n')
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // Fault is a place at which a ledger was changed.

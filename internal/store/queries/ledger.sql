@@ -2,11 +2,9 @@
 SELECT rgpt_ledger_append(@actor::text, @name::text, @action::text, @object::text, @run_id::bigint, @details::text)::bigint AS seq;
 
 -- name: LedgerEntries :many
--- Entries after a number, in order.
+-- Entries after a number, in order. Without filters, so that every plan of it is a scan of the index.
 SELECT seq, at, actor, name, action, object, run_id, details, digest, previous, hash
-FROM orchestrator_ledger
-WHERE seq > @after AND (@run_id::bigint = 0 OR run_id = @run_id) AND (@action::text = '' OR action = @action) AND (@name::text = '' OR name = @name)
-ORDER BY seq LIMIT @most::int;
+FROM orchestrator_ledger WHERE seq > @after ORDER BY seq LIMIT @most::int;
 
 -- name: LastLedgerEntries :many
 -- The last entries, newest first.
