@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate/policy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
@@ -40,6 +41,7 @@ var toolchains = sync.OnceValue(sandbox.DetectToolchains)
 
 func TestMain(m *testing.M) {
 	sandbox.MaybeRunHelper()
+	policy.MaybeRunHelper()
 	sandboxtest.UseBuiltTools()
 	goleak.VerifyTestMain(storetest.Main(m))
 }
@@ -103,7 +105,7 @@ func newFixture(t *testing.T, rules string) *fixture {
 
 	var suite testsuite.WorkflowTestSuite
 	h.env = suite.NewTestActivityEnvironment()
-	for _, f := range []any{h.Record, h.Plan, h.AdoptPlan, h.Think, h.CallTool, h.OpenStep, h.Integrate, h.Environment, h.PlanTests, h.Verify, h.TestReport, h.Diagnose, h.Release, h.Protected, h.CleanUp,
+	for _, f := range []any{h.Record, h.Plan, h.AdoptPlan, h.Think, h.CallTool, h.OpenStep, h.Integrate, h.Environment, h.PlanTests, h.Verify, h.TestReport, h.Diagnose, h.Release, h.Protected, h.JudgeChange, h.Judge, h.CleanUp,
 		h.PipelineRecord, h.CreatePipeline, h.ClosePipeline, h.OpenMember, h.WriteHandoff, h.SaveTranscript} {
 		h.env.RegisterActivity(f)
 	}

@@ -33,21 +33,21 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
-// gate is in front of the scripted model and holds each request until it is opened.
-type gate struct {
+// latch is in front of the scripted model and holds each request until it is opened.
+type latch struct {
 	arrived chan string   // the idempotency key of each request
 	left    chan struct{} // a client hung up while it waited
 	open    chan struct{}
 }
 
-// gated is a house whose model is behind a gate.
-func gated(t *testing.T) (*fixture, *gate) {
+// gated is a house whose model is behind a latch.
+func gated(t *testing.T) (*fixture, *latch) {
 	t.Helper()
 	h := newFixture(t, editHello)
 	behind, err := url.Parse(strings.TrimSuffix(h.Config.Models.Providers[setup.Scripted].BaseURL, "/v1"))
 	require.NoError(t, err)
 	pass := httputil.NewSingleHostReverseProxy(behind)
-	g := &gate{arrived: make(chan string, 10), left: make(chan struct{}, 10), open: make(chan struct{})}
+	g := &latch{arrived: make(chan string, 10), left: make(chan struct{}, 10), open: make(chan struct{})}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body) // otherwise nobody notices that the client hangs up
 		if err != nil {

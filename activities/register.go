@@ -86,6 +86,7 @@ func Roles() []Role {
 			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
 			register(r, contract.ActivityIntegrate, a.Integrate)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
+			register(r, contract.ActivityGate, a.JudgeChange)
 			register(r, contract.ActivityPipelineRecord, a.PipelineRecord)
 			register(r, contract.ActivityCreatePipeline, a.CreatePipeline)
 			register(r, contract.ActivityClosePipeline, a.ClosePipeline)
@@ -111,6 +112,7 @@ func Roles() []Role {
 			register(r, contract.ActivityThink, a.Think)
 			register(r, contract.ActivityTool, a.CallTool)
 			register(r, contract.ActivityIntegrate, a.Integrate)
+			register(r, contract.ActivityGate, a.JudgeChange)
 			register(r, contract.ActivityCleanUp, a.CleanUp)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 		}},
@@ -119,6 +121,7 @@ func Roles() []Role {
 			register(r, contract.ActivityBaseline, a.Baseline)
 			register(r, contract.ActivityProposal, a.Proposal)
 			register(r, contract.ActivityJudgeSetup, a.JudgeSetup)
+			register(r, contract.ActivityGate, a.JudgeChange)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 			register(r, contract.ActivityVerify, a.Verify)
 		}},

@@ -35,7 +35,11 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 		return contract.ReleaseResult{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
 			"the release of run %d does not match the verified code; nothing was released", in.Execution.RunID)
 	}
-	if err := a.approved(ctx, in); err != nil {
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return contract.ReleaseResult{}, err
+	}
+	if err := a.mayRelease(ctx, run, in); err != nil {
 		return contract.ReleaseResult{}, err
 	}
 	messages, err := a.commitMessages(ctx, in)
@@ -43,10 +47,6 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 		return contract.ReleaseResult{}, err
 	}
 	commit, err := a.Workspaces.Commits(ctx, in.Repo, in.Stages, messages)
-	if err != nil {
-		return contract.ReleaseResult{}, err
-	}
-	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
 		return contract.ReleaseResult{}, err
 	}
@@ -214,6 +214,15 @@ func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) 
 	}
 	paths := slices.Sorted(maps.Keys(found))
 	return contract.ProtectedFiles{Paths: paths[:min(len(paths), maxProtected)], Total: len(paths)}, nil
+}
+
+// mayRelease returns an error if a release was not judged, or not approved by the person that it needs,
+// whatever the workflow did.
+func (a *Activities) mayRelease(ctx context.Context, run store.Run, in contract.ReleaseInput) error {
+	if err := a.approved(ctx, in); err != nil || run.Settings.Gate == nil {
+		return err
+	}
+	return a.passedGate(ctx, run, in)
 }
 
 // approved returns an error if a push contains protected files that no one has approved, whatever

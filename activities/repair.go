@@ -292,9 +292,16 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 		return out, nil
 	}
 	edited, err := a.editedTests(ctx, in, problems)
+	if err != nil {
+		return out, err
+	}
 	if len(edited) > 0 {
 		out.Refused = "the repair was discarded because it changes what the base commit's tests expect: " + clipped(strings.Join(edited, "; "), causeBytes)
 		out.Code = contract.CodeFindings
+		return out, nil
+	}
+	if out.Refused, err = a.deniedRepair(ctx, in); out.Refused != "" {
+		out.Code = contract.CodeDenied
 	}
 	return out, err
 }

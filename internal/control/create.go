@@ -302,6 +302,9 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	if err := r.choosePlanner(ctx, cfg, c, s); err != nil {
 		return store.NewRun{}, err
 	}
+	if s.Gate, err = r.gateSettings(ctx, cfg); err != nil {
+		return store.NewRun{}, err
+	}
 	project := cmp.Or(c.Project, projectOf(repo.URL))
 	if spec.Verification.Durations, err = r.durations(ctx, project, repo.URL, spec.Verification.Shards); err != nil {
 		return store.NewRun{}, err

@@ -60,6 +60,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/runs/{id}/changes", s.tab("changes", s.changesTab))
 	get("/runs/{id}/tests", s.tab("tests", s.testsTab))
 	get("/runs/{id}/findings", s.tab("findings", s.findingsTab))
+	get("/runs/{id}/gate", s.tab("gate", s.gateTab))
 	get("/runs/{id}/diff/{other}", s.diffPage)
 	mux.HandleFunc("GET /runs/{id}/diff", s.Handle(s.chooseDiff))
 	s.Get(mux, "/runs/{id}/changes.patch", s.Handle(s.changePatch))

@@ -44,7 +44,7 @@ type Tab struct{ Name, Word string }
 
 // Tabs are the tabs of a run's page, in order. The first has no name in the address.
 var Tabs = []Tab{
-	{"", "Overview"}, {"environment", "Environment"}, {"timeline", "Timeline"}, {"plan", "Plan"}, {"changes", "Changes"}, {"tests", "Tests"}, {"findings", "Findings"},
+	{"", "Overview"}, {"environment", "Environment"}, {"timeline", "Timeline"}, {"plan", "Plan"}, {"changes", "Changes"}, {"tests", "Tests"}, {"findings", "Findings"}, {"gate", "Gate"},
 	{"heals", "Heals"}, {"logs", "Logs"}, {"artifacts", "Artifacts"}, {"cost", "Cost"}, {"models", "Models"}, {"replay", "Replay"}, {"events", "Events"},
 }
 

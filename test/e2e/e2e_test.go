@@ -72,6 +72,8 @@ func TestOneStackServesEveryKindOfRun(t *testing.T) {
 		t.Run("the same key makes one run", parallel(w.idempotency))
 		t.Run("a branch is pushed to a remote", parallel(w.push))
 		t.Run("a branch with protected files is pushed once a person approves", parallel(w.pushProtected))
+		t.Run("a token in a change is never applied", parallel(w.leakedToken))
+		t.Run("a workflow is pushed once a person approves", parallel(w.workflowPushed))
 		t.Run("uncommitted changes are no part of a run", parallel(w.dirty))
 	})
 	// After the good run, whose compiled packages those that compile share.
@@ -118,6 +120,8 @@ func programmed() harness.Rules {
 		"endless-command":   endlessCommandRules(),
 		"nosy":              secretSearchRules(),
 		"one-file":          oneFileRules(),
+		"leak":              leakRules(),
+		"workflow":          workflowRules(),
 	} {
 		all = append(all, rules.Named(name)...)
 	}

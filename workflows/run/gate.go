@@ -12,7 +12,7 @@ import (
 // approval and the release. It returns the failure of a change that is denied.
 func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef) *contract.Failure {
 	r.Gate = contract.GateVerdict{}
-	if r.Workspace.Tree == r.in.Settings.Repo.Tree {
+	if r.in.Settings.Gate == nil || r.Workspace.Tree == r.in.Settings.Repo.Tree {
 		return nil // nothing would be released
 	}
 	credits := make([]contract.Credit, len(r.Changes))
@@ -40,11 +40,15 @@ func (r *run) needsRelease() (approval, named bool) {
 
 // releaseReason says why a release needs an approval that the settings do not require.
 func (r *run) releaseReason() string {
-	if r.Gate.Decision == contract.GateNeedsApproval {
-		return r.Gate.Summary()
-	}
+	reason := ""
 	if r.Protected.Total > 0 {
-		return "protected files would be pushed: " + r.Protected.Summary()
+		reason = "protected files would be pushed: " + r.Protected.Summary()
 	}
-	return ""
+	if r.Gate.Decision != contract.GateNeedsApproval {
+		return reason
+	}
+	if reason != "" {
+		reason += "; "
+	}
+	return reason + r.Gate.Summary()
 }

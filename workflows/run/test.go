@@ -68,14 +68,11 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 	if report.Failure != nil {
 		return out, report.Failure
 	}
-	if r.in.Settings.Gate != nil {
-		return out, r.judgeRelease(ctx, execution)
-	}
 	if err := r.findProtected(ctx); err != nil {
 		return nil, r.failureOf(err)
 	}
 	out.Protected = r.Protected.Paths
-	return out, nil
+	return out, r.judgeRelease(ctx, execution)
 }
 
 // report summarizes the checks of an execution.

@@ -37,6 +37,7 @@ func Markdown(d views.RunDetails, changes string) string {
 	plan(&b, d)
 	tests(&b, d)
 	findings(&b, d)
+	gate(&b, d)
 	heals(&b, d)
 	leftOut(&b, d)
 	if changes != "" {

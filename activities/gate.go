@@ -1,0 +1,290 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate"
+	"github.com/rocketgpt/orchestrator/internal/gate/change"
+	"github.com/rocketgpt/orchestrator/internal/gate/policy"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// JudgeChange judges a change by guards and policies, and stores the verdict with its event. A change
+// that the same policies have judged before gets the same verdict, without being read again.
+func (a *Activities) JudgeChange(ctx context.Context, in contract.GateInput) (contract.GateVerdict, error) {
+	if in.LocalOnly && !a.Workspaces.Cached(in.To.Repo, in.To.Base) {
+		return contract.GateVerdict{Cold: true}, nil
+	}
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return contract.GateVerdict{}, err
+	}
+	if run.Settings.Gate == nil {
+		return contract.GateVerdict{}, fault.New(contract.ClassRuntime, contract.CodeUnknown, "run %d has no policy gate", run.ID)
+	}
+	j, err := a.gateCase(ctx, run, in)
+	if err != nil {
+		return contract.GateVerdict{}, err
+	}
+	known, found, err := verdicts.Find(ctx, a.Store, j.key)
+	if err != nil || found {
+		return slim(known), err
+	}
+	started := time.Now()
+	record, err := j.decide(ctx)
+	if err != nil {
+		return contract.GateVerdict{}, err
+	}
+	telemetry.GateDuration.WithLabelValues(string(in.Stage)).Observe(time.Since(started).Seconds())
+	stored, err := verdicts.Save(ctx, a.Store, j.key.Policy, record)
+	if err != nil {
+		return contract.GateVerdict{}, err
+	}
+	telemetry.Verdicts.WithLabelValues(string(in.Stage), string(stored.Decision)).Inc()
+	return slim(stored), nil
+}
+
+// slim returns what the workflow needs of a verdict.
+func slim(v contract.GateRecord) contract.GateVerdict {
+	out := contract.GateVerdict{ID: v.ID, Decision: v.Decision, Subject: v.Subject}
+	for _, r := range v.Reasons {
+		if r.Decision == contract.GateAllow {
+			continue
+		}
+		if out.Total++; out.Total <= contract.MaxGateReasons {
+			r.Text = clipped(r.Text, causeBytes)
+			out.Reasons = append(out.Reasons, r)
+		}
+	}
+	return out
+}
+
+// gateCase is a change with all that decides about it.
+type gateCase struct {
+	activities *Activities
+	gate       *gate.Gate
+	in         contract.GateInput
+	run        store.Run
+	texts      []change.Text
+	author     change.Role
+	key        verdicts.Key
+}
+
+// authors are the authors of the changes of the stages.
+var authors = map[contract.GateStage]change.Role{
+	contract.GateStep: change.RoleBuilder, contract.GateRepair: change.RoleRepair, contract.GateRelease: change.RoleRun,
+}
+
+// gateCase prepares the judgement of a change.
+func (a *Activities) gateCase(ctx context.Context, run store.Run, in contract.GateInput) (*gateCase, error) {
+	g, err := a.gateOf(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	j := &gateCase{activities: a, gate: g, in: in, run: run, author: authors[in.Stage]}
+	if j.texts, err = a.published(ctx, in); err != nil {
+		return nil, err
+	}
+	subject, err := j.subject()
+	if err != nil {
+		return nil, err
+	}
+	j.key = verdicts.Key{RunID: run.ID, Stage: in.Stage, Subject: subject}
+	j.key.Policy, err = g.Digest()
+	return j, err
+}
+
+// gateOf returns the gate of a run: its settings are those of the run, and the operator's policies
+// those that the run began with.
+func (a *Activities) gateOf(ctx context.Context, run store.Run) (*gate.Gate, error) {
+	var operator map[string]string
+	if bundle := run.Settings.Gate.Bundle; bundle != "" {
+		var err error
+		if operator, err = verdicts.Policies(ctx, a.Store, bundle); err != nil {
+			return nil, err
+		}
+	}
+	return gate.OfRun(ctx, *run.Settings.Gate, run.Settings.Release.Protected, operator, a.Config.Gate)
+}
+
+// published returns the texts that a release publishes besides files: the messages of its commits.
+func (a *Activities) published(ctx context.Context, in contract.GateInput) ([]change.Text, error) {
+	if in.Stage != contract.GateRelease {
+		return nil, nil
+	}
+	messages, err := a.commitMessages(ctx, contract.ReleaseInput{Execution: in.Execution, PlanID: in.PlanID, Credits: in.Credits})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]change.Text, len(messages))
+	for i, m := range messages {
+		out[i] = change.Text{Name: "commit message of " + in.Credits[i].Step, Content: m.Subject + "\n\n" + m.Body}
+	}
+	return out, nil
+}
+
+// subject returns the digest of all that is judged: the trees, the commits between them, the texts and
+// the labels.
+func (j *gateCase) subject() (string, error) {
+	trees := []string{j.in.From.Tree}
+	for _, s := range j.in.Stages {
+		trees = append(trees, s.Tree)
+	}
+	raw, err := json.Marshal(struct {
+		Stage  contract.GateStage
+		Author change.Role
+		Trees  []string
+		Texts  []change.Text
+		Labels []string
+	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Settings.Gate.Labels})
+	if err != nil {
+		return "", fmt.Errorf("encode what is judged: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// decide reads the change and judges it.
+func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, error) {
+	c, err := j.change(ctx)
+	if err != nil {
+		return contract.GateRecord{}, err
+	}
+	settings := j.run.Settings
+	verdict, found, err := j.gate.Decide(ctx, c, gate.Facts{
+		Stage: policy.Stage(j.in.Stage), Base: gate.Tree(j.activities.Workspaces, settings.Repo.Workspace().Of(j.in.To)),
+		Run: policy.Run{
+			ID: j.run.ID, Project: telemetry.Redact(settings.Repo.URL), Pushes: contract.Pushes(settings.Repo, settings.Release), Model: j.model(),
+		},
+	})
+	if err != nil {
+		return contract.GateRecord{}, err
+	}
+	out := contract.GateRecord{
+		RunID: j.run.ID, ExecutionID: j.in.Execution.ID, Stage: j.in.Stage, Step: j.in.Step, Author: string(j.author),
+		Subject: j.key.Subject, From: j.in.From.Tree, Tree: j.in.To.Tree, Policies: map[string]string{},
+		Decision: contract.GateDecision(verdict.Decision), Automerge: verdict.Automerge, Findings: found,
+	}
+	for _, b := range verdict.Bundles {
+		out.Policies[b.Name] = b.Digest
+	}
+	for _, r := range verdict.Reasons {
+		out.Reasons = append(out.Reasons, contract.GateReason{
+			Decision: contract.GateDecision(r.Decision), Guard: r.Guard, Rule: r.Rule, Path: r.Path, Line: r.Line, Text: r.Text,
+		})
+	}
+	return out, nil
+}
+
+// model names the model that made the change, if it was one.
+func (j *gateCase) model() string {
+	if j.in.Stage == contract.GateRelease {
+		return ""
+	}
+	for _, agent := range []contract.Agent{j.in.Execution.Agent, contract.AgentBuilder} {
+		if m, ok := j.run.Settings.Models[agent]; ok {
+			return m.Provider + "/" + m.Model
+		}
+	}
+	return ""
+}
+
+// change reads the change, with what the plan says about it. Each commit of a release is published,
+// also what a later one takes back, so the guards see the changes of all of them.
+func (j *gateCase) change(ctx context.Context) (change.Change, error) {
+	from := j.in.From.Of(j.in.To)
+	c, err := gate.Read(ctx, j.activities.Workspaces, from, j.in.To)
+	if err != nil {
+		return c, err
+	}
+	for _, stage := range j.in.Stages {
+		if to := stage.Of(j.in.To); stage.Tree != j.in.To.Tree {
+			part, err := gate.Read(ctx, j.activities.Workspaces, from, to)
+			if err != nil {
+				return c, err
+			}
+			part.Author = j.author
+			c.Earlier = append(c.Earlier, part)
+		}
+	}
+	c.Author, c.Texts, c.Labels = j.author, j.texts, j.run.Settings.Gate.Labels
+	if c.Plan, err = j.plan(ctx); err != nil {
+		return c, err
+	}
+	return c, nil
+}
+
+// plan returns what the run's goal and plan say.
+func (j *gateCase) plan(ctx context.Context) (change.Plan, error) {
+	text := []string{j.run.GoalTitle, j.run.GoalDescription}
+	out := change.Plan{}
+	if j.in.PlanID != 0 {
+		plan, err := j.activities.Store.PlanByID(ctx, j.run.ID, j.in.PlanID)
+		if err != nil {
+			return out, err
+		}
+		text = append(text, plan.Summary)
+		for _, s := range plan.Steps {
+			text = append(text, s.Name, s.Description)
+			text = append(text, s.VerificationCriteria...)
+			out.Files = append(out.Files, s.Files...)
+		}
+	}
+	out.Text = strings.Join(text, "\n")
+	return out, nil
+}
+
+// passedGate returns an error unless the gate has judged exactly this release and allowed it, or a
+// person has approved exactly this.
+func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.ReleaseInput) error {
+	j, err := a.gateCase(ctx, run, contract.GateInput{
+		Execution: in.Execution, Stage: contract.GateRelease, From: run.Settings.Repo.Workspace(), To: in.Workspace,
+		Stages: in.Stages, Credits: in.Credits, PlanID: in.PlanID,
+	})
+	if err != nil {
+		return err
+	}
+	v, found, err := verdicts.Find(ctx, a.Store, j.key)
+	switch {
+	case err != nil:
+		return err
+	case !found || in.Gate != v.Subject:
+		return fault.New(contract.ClassRuntime, contract.CodeUnknown,
+			"the policy gate has not judged what run %d would release; nothing was released", run.ID)
+	case v.Decision == contract.GateAllow:
+		return nil
+	case v.Decision == contract.GateDeny:
+		return fault.New(contract.ClassSafety, contract.CodeDenied, "the policy gate denied the release of run %d (verdict %d); nothing was released", run.ID, v.ID)
+	}
+	by, err := verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject)
+	if err == nil && contract.Nameless(by) {
+		err = fault.New(contract.ClassHuman, contract.CodeRejected,
+			"the release of run %d needs the approval of a named person (verdict %d); nothing was released", run.ID, v.ID)
+	}
+	return err
+}
+
+// deniedRepair returns why the policy gate refuses a repair; empty: it does not, or the run has no gate.
+func (a *Activities) deniedRepair(ctx context.Context, in contract.JudgeInput) (string, error) {
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil || run.Settings.Gate == nil {
+		return "", err
+	}
+	v, err := a.JudgeChange(ctx, contract.GateInput{
+		Execution: in.Execution, Stage: contract.GateRepair, Step: in.Execution.Step, From: in.From, To: in.To,
+	})
+	if err != nil || v.Decision != contract.GateDeny {
+		return "", err
+	}
+	return "the repair was discarded because the policy gate denied it: " + clipped(v.Summary(), causeBytes), nil
+}

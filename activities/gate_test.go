@@ -1,0 +1,178 @@
+package activities_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/gate"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
+)
+
+// gated replaces the fixture's run by one with a policy gate and labels.
+func (h *fixture) gated(labels ...string) {
+	h.t.Helper()
+	settings := h.run.Settings
+	settings.Gate = gate.Settings(h.Config)
+	settings.Gate.Labels = labels
+	run, _, err := h.Store.CreateRun(h.t.Context(), store.NewRun{
+		Project: "p", GoalTitle: "Say more", Settings: settings, Spec: h.run.Spec, MaxRetries: 3,
+		GivenPlan: &contract.Plan{Summary: "s", Steps: []contract.Step{{ID: "step-001", Name: "Say it", Description: "d"}}},
+	})
+	require.NoError(h.t, err)
+	h.run = run
+}
+
+// changed returns the workspace in which a file has another text.
+func (h *fixture) changed(from contract.Workspace, name, text string) contract.Workspace {
+	h.t.Helper()
+	dir, err := h.Workspaces.Open(h.t.Context(), from, "change "+name)
+	require.NoError(h.t, err)
+	defer dir.Close()
+	file := filepath.Join(dir.Path(), name)
+	require.NoError(h.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(h.t, os.WriteFile(file, []byte(text), 0o644))
+	to, err := dir.Save(h.t.Context())
+	require.NoError(h.t, err)
+	return to
+}
+
+// releaseOf returns the release of a workspace, and what the gate judges before it.
+func (h *fixture) releaseOf(to contract.Workspace) (contract.ReleaseInput, contract.GateInput) {
+	h.t.Helper()
+	execution := h.begin(contract.PhaseReleaser, "")
+	credits, stages := []contract.Credit{{Step: "step-001"}}, []contract.Workspace{to.Slim()}
+	release := contract.ReleaseInput{
+		Execution: execution, Repo: h.repo, Workspace: to, Release: h.run.Settings.Release, PlanID: h.run.PlanID, Credits: credits, Stages: stages,
+	}
+	return release, contract.GateInput{
+		Execution: execution, Stage: contract.GateRelease, From: h.repo.Workspace(), To: to, Stages: stages, Credits: credits, PlanID: h.run.PlanID,
+	}
+}
+
+func TestAReleaseThatTheGateHasNotJudgedIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	h.gated()
+	to := h.changed(h.repo.Workspace(), "hello.txt", "hello again\n")
+	release, judged := h.releaseOf(to)
+	_, failure := do[contract.ReleaseResult](h, h.Release, release)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, "has not judged what run")
+
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, contract.GateAllow, verdict.Decision)
+	again, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, verdict, again, "one verdict per change")
+
+	_, failure = do[contract.ReleaseResult](h, h.Release, release)
+	require.NotNil(t, failure, "a release must name the verdict about it")
+	other, _ := h.releaseOf(h.changed(to, "hello.txt", "hello otherwise\n"))
+	other.Execution, other.Gate = release.Execution, verdict.Subject
+	_, failure = do[contract.ReleaseResult](h, h.Release, other)
+	require.NotNil(t, failure, "the verdict is about something else")
+
+	release.Gate = verdict.Subject
+	released, failure := do[contract.ReleaseResult](h, h.Release, release)
+	require.Nil(t, failure)
+	require.NotEmpty(t, released.Commit)
+	all, err := verdicts.Of(t.Context(), h.Store, h.run.ID)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, to.Tree, all[0].Tree)
+	require.Contains(t, all[0].Policies, "default")
+}
+
+func TestAReleaseThatNeedsApprovalIsMadeOnlyIfAPersonApprovedExactlyThis(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	h.gated("needs-review")
+	release, judged := h.releaseOf(h.changed(h.repo.Workspace(), "hello.txt", "hello again\n"))
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, contract.GateNeedsApproval, verdict.Decision)
+	release.Gate, release.ApprovedBy = verdict.Subject, "mallory" // who is only named by the workflow
+	_, failure = do[contract.ReleaseResult](h, h.Release, release)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, "needs the approval of a named person")
+
+	approve := func(by, subject string) {
+		for _, status := range []string{"pending", "granted"} {
+			h.seq++
+			_, err := h.Store.Record(t.Context(), store.Source{WorkflowID: "w", WorkflowRunID: "r"}, contract.Record{
+				RunID: h.run.ID, Seq: h.seq, Notes: map[string]string{"id": "release", "kind": contract.ApprovalRelease, "status": status, "by": by, "subject": subject},
+			})
+			require.NoError(t, err)
+		}
+	}
+	for _, c := range [][2]string{{"ann", "something else"}, {contract.ByAPI, verdict.Subject}} {
+		approve(c[0], c[1])
+		_, failure = do[contract.ReleaseResult](h, h.Release, release)
+		require.NotNil(t, failure, c)
+	}
+	approve("ann", verdict.Subject)
+	_, failure = do[contract.ReleaseResult](h, h.Release, release)
+	require.Nil(t, failure)
+}
+
+func TestADeniedReleaseIsNotMadeWhoeverApprovesIt(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	h.gated("blocked")
+	release, judged := h.releaseOf(h.changed(h.repo.Workspace(), "hello.txt", "hello again\n"))
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, contract.GateDeny, verdict.Decision)
+	release.Gate, release.ApprovedBy = verdict.Subject, "ann"
+	_, failure = do[contract.ReleaseResult](h, h.Release, release)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, "the policy gate denied the release")
+}
+
+func TestARepositorysPoliciesAreThoseOfTheBaseCommit(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	const deny = "package repository\n\ndeny contains \"nobody may say more\"\n"
+	h.gated()
+	own := h.changed(h.repo.Workspace(), ".rgpt/policies/own.rego", deny)
+	_, judged := h.releaseOf(own)
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.NotEqual(t, contract.GateDeny, verdict.Decision, "a change does not choose its policies: %s", verdict.Summary())
+
+	require.NoError(t, os.MkdirAll(filepath.Join(h.dataDir, "source", ".rgpt", "policies"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(h.dataDir, "source", ".rgpt", "policies", "own.rego"), []byte(deny), 0o644))
+	h.git("add", "-A")
+	h.git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "Add policies")
+	repo, _, err := h.Workspaces.Resolve(t.Context(), filepath.Join(h.dataDir, "source"), "")
+	require.NoError(t, err)
+	start, err := h.Workspaces.Start(t.Context(), repo)
+	require.NoError(t, err)
+	repo.Tree = start.Tree
+	h.repo, h.run.Settings.Repo = repo, repo
+	h.gated()
+	step := contract.GateInput{
+		Execution: h.begin(contract.PhaseBuilder, "step-001"), Stage: contract.GateStep, Step: "step-001", From: start, To: h.changed(start, "hello.txt", "hello again\n"),
+	}
+	verdict, failure = do[contract.GateVerdict](h, h.JudgeChange, step)
+	require.Nil(t, failure)
+	require.Equal(t, contract.GateDeny, verdict.Decision)
+	require.Contains(t, verdict.Summary(), "nobody may say more")
+}
+
+func TestARepositoryThatIsNotOnThisHostIsJudgedElsewhere(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	h.gated()
+	_, judged := h.releaseOf(h.changed(h.repo.Workspace(), "hello.txt", "hello again\n"))
+	judged.LocalOnly, judged.To.Base = true, "0123456789012345678901234567890123456789"
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.True(t, verdict.Cold)
+}

@@ -1,0 +1,19 @@
+package pages
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/a-h/templ"
+
+	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
+	"github.com/rocketgpt/orchestrator/server/ui"
+)
+
+// gateTab shows what the policy gate decided about the changes of a run.
+func (s *Server) gateTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
+	list, err := verdicts.Of(ctx, s.Store, h.Run.ID)
+	slices.Reverse(list)
+	return ui.GateTab(ui.GatePage{Head: *h, Verdicts: list}), err
+}
