@@ -235,7 +235,7 @@ func brainForm(p BrainPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "\" maxlength=\"8000\" placeholder=\"where is the retry delay computed\" dir=\"auto\" data-search></label><div class=\"fields\"><label class=\"field\"><span>Repository: a directory on the server's host, or a URL</span> <input type=\"text\" name=\"repo\" value=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "\" maxlength=\"8000\" placeholder=\"where is the retry delay computed\" dir=\"auto\" data-search></label><div class=\"fields\"><label class=\"field\"><span>Repository</span> <input type=\"text\" name=\"repo\" value=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -248,7 +248,7 @@ func brainForm(p BrainPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\" maxlength=\"1000\" required list=\"indexed\" autocomplete=\"off\" spellcheck=\"false\" dir=\"auto\"></label> <label class=\"field\"><span>Branch, tag or commit</span> <input type=\"text\" name=\"rev\" value=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\" maxlength=\"1000\" required placeholder=\"a directory of the server, or a URL\" list=\"indexed\" autocomplete=\"off\" spellcheck=\"false\" dir=\"auto\"></label> <label class=\"field\"><span>Branch, tag or commit</span> <input type=\"text\" name=\"rev\" value=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -261,7 +261,7 @@ func brainForm(p BrainPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "\" maxlength=\"300\" placeholder=\"the checked-out commit, or the default branch\" autocomplete=\"off\" spellcheck=\"false\" dir=\"auto\"></label> <label class=\"field\"><span>Only these paths</span> <input type=\"text\" name=\"path\" value=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "\" maxlength=\"300\" placeholder=\"what is checked out\" autocomplete=\"off\" spellcheck=\"false\" dir=\"auto\"></label> <label class=\"field\"><span>Only these paths</span> <input type=\"text\" name=\"path\" value=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -822,14 +822,14 @@ func brainMap(goal string, m control.BrainMap) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "<pre class=\"pre tall\" dir=\"auto\" role=\"region\" aria-labelledby=\"map-title\" tabindex=\"0\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "<pre class=\"pre\" dir=\"auto\" role=\"region\" aria-label=\"Text of the map\" tabindex=\"0\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var35 string
 		templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(m.Text)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `brain.templ`, Line: 211, Col: 98}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `brain.templ`, Line: 211, Col: 94}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 		if templ_7745c5c3_Err != nil {

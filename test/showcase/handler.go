@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
@@ -31,10 +32,23 @@ func Handler(ctx context.Context, database string, blobs *artifact.Store, log *s
 		db.Close()
 		return nil, nil, fmt.Errorf("create a Temporal client: %w", err)
 	}
+	dir, err := os.MkdirTemp("", "rgpt-showcase-")
+	if err != nil {
+		temporal.Close()
+		db.Close()
+		return nil, nil, fmt.Errorf("make a data folder: %w", err)
+	}
 	shown, events := views.New(db), feed.New(db, feed.Options{})
+	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: temporal, Artifacts: blobs, Config: Config(), DataDir: dir}
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: temporal, Namespace: "default", TemporalUI: "http://127.0.0.1:8233", Log: log,
-		Runs: &control.Runs{Store: db, Views: shown, Feed: events, Temporal: temporal, Artifacts: blobs, Config: Config()},
+		Runs: runs,
 	})
-	return handler, func() { temporal.Close(); events.Close(); db.Close() }, nil
+	return handler, func() {
+		runs.Close()
+		temporal.Close()
+		events.Close()
+		db.Close()
+		_ = os.RemoveAll(dir)
+	}, nil
 }

@@ -62,12 +62,14 @@ func Map(c rank.Corpus, files []rank.Result, named []rank.Definition, goal strin
 	m := &builder{corpus: c, wanted: wantedTerms(goal), left: tokens, shown: map[place]bool{}}
 	heading := fmt.Sprintf("%d files. ", c.Docs())
 	if m.definitions(named, heading, tokens*namedShare/100) {
-		heading = "\n"
+		heading = "\nFiles"
+	} else {
+		heading += "Those"
 	}
 	if goal != "" {
-		heading += "Those that seem to matter most for the goal, best first:\n"
+		heading += " that seem to matter most for the goal, best first:\n"
 	} else {
-		heading += "Those that seem to matter most, first:\n"
+		heading += " that seem to matter most, first:\n"
 	}
 	if !m.add(heading) {
 		return "", fmt.Errorf("a map of %d tokens is too small; allow at least %d", tokens, Tokens(heading))

@@ -414,7 +414,7 @@ export async function send(button) {
       toast("failed", [told.title ?? answer.statusText, told.detail, more].filter(Boolean).join(". "));
       return;
     }
-    toast("done", told.message || told.answer?.message || `${button.textContent.trim()}: done`);
+    toast("done", told.message || told.answer?.message || `${button.textContent.trim()}: ${answer.status === 202 ? "started" : "done"}`);
     for (const menu of $$("details.menu[open]")) menu.open = false;
     if (form) for (const field of form.elements) delete field.dataset.dirty;
     document.dispatchEvent(new CustomEvent("rgpt:sent", { detail: { name: button.dataset.command, answer: told } }));
