@@ -25,6 +25,8 @@ type View struct {
 	Past rank.Past
 	// Contents returns the contents of documents. A content that cannot be shown is nil.
 	Contents func(ctx context.Context, docs []uint32) ([][]byte, error)
+
+	nearby *nearby // finds documents by their embeddings; nil: none
 }
 
 // Query is what Search looks for.
@@ -41,7 +43,8 @@ type Query struct {
 	Tokens int
 	// Explain says in Answer.Text why each file was found.
 	Explain bool
-	// Vectors are documents close to the question by their embeddings, best first, if there are any.
+	// Vectors are documents close to the question by their embeddings, best first. nil: those that the
+	// view finds, if it has embeddings.
 	Vectors []rank.Scored
 	// Rerank, if set, orders the results again.
 	Rerank func(results []rank.Result) ([]int, error)
@@ -88,7 +91,12 @@ type Answer struct {
 	Files []Found `json:"files"`
 	// Text shows their best parts with line numbers, within the query's tokens.
 	Text string `json:"text"`
+	// Notes say what the search had to do without.
+	Notes []string `json:"notes,omitempty"`
 }
+
+// withoutEmbeddings is the note of an explained answer if no model computes embeddings.
+const withoutEmbeddings = "No embeddings were used: brain.embeddings.model is not set."
 
 // check returns an error that says what is wrong with a query.
 func (q Query) check() error {
@@ -123,10 +131,21 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 	if err := q.check(); err != nil {
 		return Answer{}, err
 	}
+	accept := v.accept(q)
+	var notes []string
+	if v.nearby == nil && q.Vectors == nil && q.Explain {
+		notes = append(notes, withoutEmbeddings)
+	}
+	if v.nearby != nil && q.Vectors == nil {
+		var note string
+		if q.Vectors, note = v.nearby.near(ctx, q.Text, accept); note != "" {
+			notes = append(notes, note)
+		}
+	}
 	began := time.Now()
 	defer func() { telemetry.BrainQueried(time.Since(began)) }()
 	results, err := rank.New(v.Corpus, v.Past, rank.Tuned()).Search(rank.Question{
-		Text: q.Text, Accept: v.accept(q), Limit: cmp.Or(q.Limit, DefaultResults), Vectors: q.Vectors, Rerank: q.Rerank,
+		Text: q.Text, Accept: accept, Limit: cmp.Or(q.Limit, DefaultResults), Vectors: q.Vectors, Rerank: q.Rerank,
 	})
 	if err != nil {
 		return Answer{}, fmt.Errorf("search the index: %w", err)
@@ -135,7 +154,7 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	answer := Answer{Files: []Found{}, Text: excerpt.Text(files, q.Text, q.Tokens, q.Explain)}
+	answer := Answer{Files: []Found{}, Notes: notes, Text: excerpt.Text(files, q.Text, q.Tokens, q.Explain)}
 	ranges := excerpt.Ranges(files, q.Text)
 	for i, f := range files {
 		found := Found{Path: f.Path, Lang: v.Corpus.Lang(f.Doc), Score: f.Score, Parts: []FoundPart{}}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -249,10 +250,20 @@ func BenchmarkNearest(b *testing.B) {
 	}
 	set := f.Select(keys)
 	question := random(r, 384)
+	before := processor(b)
 	for b.Loop() {
 		_, err := set.Nearest(question, 200, nil)
 		require.NoError(b, err)
 	}
+	b.ReportMetric(float64(processor(b)-before)/float64(b.N)/1e6, "cpu-ms/op")
+}
+
+// processor returns the time that processors have worked for this process.
+func processor(b *testing.B) time.Duration {
+	b.Helper()
+	var use syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
 func TestFilesHaveTheTextsThatSayWhatTheyAreAbout(t *testing.T) {
