@@ -109,6 +109,13 @@ func (a *app) printIndexed(x control.Indexed) {
 	a.printNotes(x.Notes)
 	fmt.Fprintf(a.out, "Indexed %d of %d files of %s at %.12s in %.1fs: %d read, %d known from the database; %s on this host.\n",
 		x.Documents, x.Files, terminal.Clean(x.Repo), x.Commit, x.Seconds, x.Read, x.Shared, ui.Size(x.Bytes))
+	if e := x.Embeddings; e != nil {
+		fmt.Fprintf(a.out, "Embeddings by %s: %d of %d files; %d computed from %d texts for $%.4f, %d known from the database.\n",
+			terminal.Clean(e.Model), e.Files, e.Files+e.Missing, e.Computed, e.Texts, e.CostUSD, e.Shared)
+		if e.Problem != "" {
+			fmt.Fprintln(a.out, "Searches do without the missing embeddings:", terminal.Clean(e.Problem))
+		}
+	}
 	if text := largest(x.Languages); text != "" {
 		fmt.Fprintln(a.out, "Languages:", text)
 	}
@@ -158,11 +165,24 @@ func newBrainStats(a *app) *cobra.Command {
 				for _, x := range s.Indexes {
 					fmt.Fprintf(a.out, "  %s: %s, used %s ago\n", cmp.Or(terminal.Clean(x.Repo), "(unknown)"), ui.Size(x.Bytes), ui.Age(time.Since(x.Used)))
 				}
+				a.printEmbeddings(s.Embeddings)
 				for _, x := range s.Indexing {
 					a.printIndexing(x)
 				}
 				return nil
 			})
 		},
+	}
+}
+
+// printEmbeddings says which files have embeddings, and why others have none.
+func (a *app) printEmbeddings(e brain.EmbeddingStats) {
+	if e.Model == "" {
+		fmt.Fprintln(a.out, "Embeddings: none; searches use words and history (brain.embeddings.model is not set).")
+		return
+	}
+	fmt.Fprintf(a.out, "Embeddings by %s: %d files, %d missing.\n", terminal.Clean(e.Model), e.Files, e.Missing)
+	for _, p := range e.Problems {
+		fmt.Fprintf(a.out, "  %s: %s\n", terminal.Clean(p.Repo), terminal.Clean(p.Text))
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/brain/extract"
 	"github.com/rocketgpt/orchestrator/internal/brain/history"
 	"github.com/rocketgpt/orchestrator/internal/brain/index"
+	"github.com/rocketgpt/orchestrator/internal/brain/vectors"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	stored "github.com/rocketgpt/orchestrator/internal/store/brain"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -47,6 +48,8 @@ type Options struct {
 	Workers int
 	// PrepareTime limits the time in which an index is made in the background; 0: DefaultPrepareTime.
 	PrepareTime time.Duration
+	// Embeddings also finds files by their embeddings. nil: searches do without.
+	Embeddings *Embeddings
 	// Log gets what is done without a request, such as an index that is made again. nil: nothing.
 	Log *slog.Logger
 }
@@ -59,6 +62,8 @@ type Brain struct {
 	views     *recent[viewKey, View]
 	pasts     *recent[pastKey, *history.History]
 	maps      *recent[mapKey, string]
+	questions *recent[string, []float32]
+	embedded  *recent[string, *vectors.File] // by directory
 
 	mu   sync.Mutex
 	dirs map[string]*openDir
@@ -92,7 +97,8 @@ func New(o Options) *Brain {
 	o.PrepareTime = cmp.Or(o.PrepareTime, DefaultPrepareTime)
 	return &Brain{
 		options: o, dirs: map[string]*openDir{}, preparing: newPreparation(), views: newRecent[viewKey, View](keptViews),
-		pasts: newRecent[pastKey, *history.History](keptPasts), maps: newRecent[mapKey, string](keptMaps),
+		pasts: newRecent[pastKey, *history.History](keptPasts), maps: newRecent[mapKey, string](keptMaps), questions: newRecent[string, []float32](keptQuestions),
+		embedded: newRecent[string, *vectors.File](keptDirs),
 	}
 }
 
@@ -172,17 +178,28 @@ type Indexed struct {
 	Languages map[string]int `json:"languages" doc:"indexed files by language"`
 	Bytes     int64          `json:"bytes" doc:"size of the repository's index on this host"`
 	Seconds   float64        `json:"seconds" doc:"duration"`
+	// Embeddings is nil if no model is configured.
+	Embeddings *Embedded `json:"embeddings,omitempty" doc:"embeddings of the files, if a model is configured (brain.embeddings.model)"`
 }
 
 // Index makes the index of a workspace's tree available and returns it. It reads only files that no
 // earlier indexing read, on this host or, if the database has their extracts, on another. progress may
-// be nil; it is called often. Index can be interrupted and repeated at any time.
+// be nil; it is called often. Index can be interrupted and repeated at any time. It also computes the
+// embeddings that the tree's files lack, if a model is configured; that it cannot is no error.
 func (b *Brain) Index(ctx context.Context, ws contract.Workspace, progress func(Progress)) (*index.Snapshot, Indexed, error) {
+	began := time.Now()
 	w, stats, err := b.index(ctx, ws, progress)
 	if err != nil {
 		return nil, stats, err
 	}
-	return w.snapshot, stats, nil
+	n, err := w.nearby()
+	if n != nil && err == nil {
+		done := n.embed(ctx)
+		stats.Embeddings = &done
+		stats.Bytes = index.Size(b.options.Root, ws.Repo)
+		stats.Seconds = time.Since(began).Seconds()
+	}
+	return w.snapshot, stats, err
 }
 
 func (b *Brain) index(ctx context.Context, ws contract.Workspace, progress func(Progress)) (*work, Indexed, error) {
@@ -413,7 +430,9 @@ type Stats struct {
 	Repositories int   `json:"repositories" doc:"repositories with an index on this host"`
 	Bytes        int64 `json:"bytes" doc:"size of these indexes"`
 	Disk         int64 `json:"disk" doc:"the most that they may take (brain.disk)"`
-	SharedBytes  int64 `json:"shared_bytes" doc:"size of the extracts of files in the database"`
+	SharedBytes  int64 `json:"shared_bytes" doc:"size of the extracts and embeddings of files in the database"`
+
+	Embeddings EmbeddingStats `json:"embeddings" doc:"embeddings of the files"`
 	// Indexes are the indexes on this host.
 	Indexes []Stored `json:"indexes" doc:"the indexes on this host, the one that was used last first; at most 200"`
 }
@@ -430,7 +449,7 @@ type Stored struct {
 
 // Stats returns what is indexed.
 func (b *Brain) Stats(ctx context.Context) (Stats, error) {
-	s := Stats{Disk: b.options.Disk, Indexes: []Stored{}}
+	s := Stats{Disk: b.options.Disk, Indexes: []Stored{}, Embeddings: b.embeddingStats()}
 	all, err := index.List(b.options.Root)
 	if err != nil {
 		return s, err

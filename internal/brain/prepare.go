@@ -34,8 +34,10 @@ type preparation struct {
 	slots  chan struct{}
 	wait   sync.WaitGroup
 
-	mu   sync.Mutex
-	jobs map[viewKey]*job
+	mu        sync.Mutex
+	jobs      map[viewKey]*job
+	embedding map[viewKey]bool
+	embeds    chan struct{}
 }
 
 // job makes one index.
@@ -48,7 +50,10 @@ type job struct {
 }
 
 func newPreparation() *preparation {
-	p := &preparation{slots: make(chan struct{}, preparedTogether), jobs: map[viewKey]*job{}}
+	p := &preparation{
+		slots: make(chan struct{}, preparedTogether), embeds: make(chan struct{}, preparedTogether),
+		jobs: map[viewKey]*job{}, embedding: map[viewKey]bool{},
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -124,7 +129,35 @@ func (b *Brain) inBackground(soon context.Context, ws contract.Workspace) (View,
 	if err != nil && p.ctx.Err() == nil {
 		b.options.Log.Warn("a repository could not be indexed in the background", "repo", workspace.Redact(ws.Repo), "commit", ws.Base, "error", err)
 	}
+	if err == nil && v.nearby != nil {
+		b.embedLater(v.nearby)
+	}
 	return v, err
+}
+
+// embedLater computes the embeddings that a tree lacks in the background. Nothing waits for them:
+// searches use those that there are.
+func (b *Brain) embedLater(n *nearby) {
+	p, key := b.preparing, keyOf(n.ws)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.embedding[key] || len(p.embedding) >= maxPreparing || p.ctx.Err() != nil || n.vectors().Documents() == len(n.keys) {
+		return
+	}
+	p.embedding[key] = true
+	p.wait.Go(func() {
+		defer func() {
+			p.mu.Lock()
+			delete(p.embedding, key)
+			p.mu.Unlock()
+		}()
+		select {
+		case p.embeds <- struct{}{}:
+			defer func() { <-p.embeds }()
+			n.embed(p.ctx)
+		case <-p.ctx.Done():
+		}
+	})
 }
 
 // close ends the work in the background and waits for it.

@@ -25,6 +25,8 @@ type View struct {
 	Past rank.Past
 	// Contents returns the contents of documents. A content that cannot be shown is nil.
 	Contents func(ctx context.Context, docs []uint32) ([][]byte, error)
+
+	nearby *nearby // finds documents by their embeddings; nil: none
 }
 
 // Query is what Search looks for.
@@ -43,7 +45,8 @@ type Query struct {
 	Tokens int
 	// Explain says in Answer.Text why each file was found.
 	Explain bool
-	// Vectors are documents close to the question by their embeddings, best first, if there are any.
+	// Vectors are documents close to the question by their embeddings, best first. nil: those that the
+	// view finds, if it has embeddings.
 	Vectors []rank.Scored
 	// Rerank, if set, orders the results again.
 	Rerank func(results []rank.Result) ([]int, error)
@@ -94,9 +97,13 @@ type Answer struct {
 	Text string `json:"text"`
 	// Commit is the commit that was searched, if the caller named one.
 	Commit string `json:"commit" doc:"commit that was searched"`
-	// Notes say what is worth knowing about the result, such as words that occur nowhere.
+	// Notes say what is worth knowing about the result, such as words that occur nowhere, or what the
+	// search had to do without.
 	Notes []string `json:"notes" doc:"what is worth knowing about the result"`
 }
+
+// withoutEmbeddings is the note of an explained answer if no model computes embeddings.
+const withoutEmbeddings = "No embeddings were used: brain.embeddings.model is not set."
 
 // Check returns an error that says what is wrong with a query.
 func (q Query) Check() error {
@@ -132,14 +139,25 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 	if err := q.Check(); err != nil {
 		return Answer{}, err
 	}
+	accept := v.accept(q)
+	var notes []string
+	if v.nearby == nil && q.Vectors == nil && q.Explain {
+		notes = append(notes, withoutEmbeddings)
+	}
+	if v.nearby != nil && q.Vectors == nil {
+		var note string
+		if q.Vectors, note = v.nearby.near(ctx, q.Text, accept); note != "" {
+			notes = append(notes, note)
+		}
+	}
 	began := time.Now()
 	defer func() { telemetry.BrainQueried(time.Since(began)) }()
-	text, notes, err := v.understood(ctx, q)
+	text, more, err := v.understood(ctx, q)
 	if err != nil {
 		return Answer{}, fmt.Errorf("search the index: %w", err)
 	}
 	results, err := rank.New(v.Corpus, v.Past, rank.Tuned()).Search(rank.Question{
-		Text: text, Accept: v.accept(q), Limit: cmp.Or(q.Limit, DefaultResults), Vectors: q.Vectors, Rerank: q.Rerank,
+		Text: text, Accept: accept, Limit: cmp.Or(q.Limit, DefaultResults), Vectors: q.Vectors, Rerank: q.Rerank,
 	})
 	if err != nil {
 		return Answer{}, fmt.Errorf("search the index: %w", err)
@@ -148,7 +166,7 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	answer := Answer{Files: []Found{}, Text: excerpt.Text(files, text, q.Tokens, q.Explain), Notes: append(append([]string{}, v.ofFilter(q)...), notes...)}
+	answer := Answer{Files: []Found{}, Text: excerpt.Text(files, text, q.Tokens, q.Explain), Notes: slices.Concat([]string{}, v.ofFilter(q), notes, more)}
 	ranges := excerpt.Ranges(files, text)
 	for i, f := range files {
 		found := Found{Path: f.Path, Lang: v.Corpus.Lang(f.Doc), Score: f.Score, Parts: []FoundPart{}}

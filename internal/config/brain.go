@@ -13,4 +13,18 @@ type Brain struct {
 	Wait         time.Duration `yaml:"wait" validate:"min=0,max=10m" doc:"How long a prompt or an agent's question waits for an index that is being made. After that, the prompt lists files or directories instead, and the agent is advised to search."`
 	PrepareTime  time.Duration `yaml:"prepare_time" validate:"min=1s,max=6h" doc:"Maximum time in which a worker indexes the base commit of a run in the background, from the run's start. What was indexed by then is kept."`
 	Age          time.Duration `yaml:"age" validate:"min=1h,max=87600h" doc:"How long what was extracted from a file stays in the database after its last use."`
+
+	Embeddings BrainEmbeddings `yaml:"embeddings" doc:"A model whose embeddings also find files, besides words and history."`
+}
+
+// BrainEmbeddings configures the embeddings of files and questions.
+type BrainEmbeddings struct {
+	Provider   string        `yaml:"provider" doc:"Name of a provider. Empty: models.default.provider."`
+	Model      string        `yaml:"model" doc:"The provider's name for a model with the capability embeddings. Parts of the files of indexed repositories, and questions about them, are sent to it. Another model computes all embeddings again. Empty: none."`
+	Dimensions int           `yaml:"dimensions" validate:"min=0,max=8192" doc:"Length of the vectors. Not every model accepts another one than its own. 0: the model's default."`
+	MaxTexts   int           `yaml:"max_texts" validate:"min=0" doc:"Maximum number of texts, of about 400 bytes, that are embedded when a repository is indexed. The next indexing continues. 0: no limit."`
+	MaxSize    Size          `yaml:"max_size" validate:"min=0" doc:"Maximum size of these texts. 0: no limit."`
+	MaxCostUSD MicroUSD      `yaml:"max_cost_usd" validate:"min=0" doc:"Maximum cost of these texts, in US dollars. It is checked after each 100 files. The budgets of the project, the tenant and the day apply as well. 0: no limit."`
+	MaxTime    time.Duration `yaml:"max_time" validate:"min=0,max=24h" doc:"Maximum time in which embeddings are computed when a repository is indexed. 0: no limit."`
+	Wait       time.Duration `yaml:"wait" validate:"min=10ms,max=1m" doc:"How long a search waits for the embedding of its question. After that, it does without."`
 }

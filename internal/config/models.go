@@ -133,7 +133,7 @@ type CatalogueEntry struct {
 	PriceOut       MicroUSD    `yaml:"price_out" validate:"min=0" doc:"US dollars per million output tokens."`
 	PriceReasoning MicroUSD    `yaml:"price_reasoning" validate:"min=0" doc:"US dollars per million output tokens that are reasoning. 0: as price_out."`
 	LongContext    LongContext `yaml:"long_context" doc:"Prices of calls with long prompts. Not set: as for other calls."`
-	Capabilities   []string    `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort thinking_budget" doc:"Model features. fixed_temperature: the model does not accept a temperature. effort: the amount of reasoning can be set. thinking_budget: Anthropic's API sets it as a budget of tokens (older models). embeddings is not used yet."`
+	Capabilities   []string    `yaml:"capabilities" validate:"dive,oneof=json_schema tools vision embeddings fixed_temperature effort thinking_budget" doc:"Model features. fixed_temperature: the model does not accept a temperature. effort: the amount of reasoning can be set. thinking_budget: Anthropic's API sets it as a budget of tokens (older models)."`
 	API            string      `yaml:"api" validate:"omitempty,oneof=responses" doc:"The only API of the provider that serves the model. Empty: any of its APIs."`
 	Released       string      `yaml:"released" validate:"omitempty,datetime=2006-01-02" doc:"Day on which the provider offered the model first."`
 	Deprecated     string      `yaml:"deprecated" validate:"omitempty,datetime=2006-01-02" doc:"Last day on which the provider offers the model."`

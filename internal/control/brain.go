@@ -8,6 +8,8 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/brain"
+	"github.com/rocketgpt/orchestrator/internal/embedding"
+	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
@@ -32,6 +34,7 @@ type index struct {
 	mu         sync.Mutex
 	brain      *brain.Brain
 	workspaces *workspace.Manager
+	models     *modelclient.Client // that compute embeddings; nil: none
 	background *background
 }
 
@@ -39,8 +42,8 @@ type index struct {
 func (r *Runs) Close() {
 	x := r.own()
 	x.mu.Lock()
-	b, bg := x.brain, x.background
-	x.brain, x.background = nil, nil
+	b, bg, models := x.brain, x.background, x.models
+	x.brain, x.background, x.models = nil, nil, nil
 	x.mu.Unlock()
 	if bg != nil {
 		bg.close()
@@ -48,6 +51,23 @@ func (r *Runs) Close() {
 	if b != nil {
 		b.Close()
 	}
+	if models != nil {
+		models.Close()
+	}
+}
+
+// embeddings returns what computes the embeddings of repositories; nil if no model is configured. Without
+// a database, nothing could limit what they cost.
+func (r *Runs) embeddings(log *slog.Logger) (*brain.Embeddings, *modelclient.Client, error) {
+	if _, ok, err := setup.EmbeddingModel(r.Config); !ok || err != nil || r.Store == nil {
+		return nil, nil, err
+	}
+	models, err := setup.Model(r.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := embedding.ForBrain(r.Config, r.Store, models, setup.Admission(r.Config, r.Store, models, log), log)
+	return e, models, err
 }
 
 // openBrain returns this process's index of repositories, and the repositories.
@@ -60,8 +80,13 @@ func (r *Runs) openBrain() (*brain.Brain, *workspace.Manager, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		x.workspaces = workspaces
-		x.brain = setup.Brain(r.Config, r.DataDir, workspaces, r.Store, cmp.Or(r.Log, slog.New(slog.DiscardHandler)))
+		log := cmp.Or(r.Log, slog.New(slog.DiscardHandler))
+		embeddings, models, err := r.embeddings(log)
+		if err != nil {
+			return nil, nil, err
+		}
+		x.workspaces, x.models = workspaces, models
+		x.brain = setup.Brain(r.Config, r.DataDir, workspaces, r.Store, embeddings, log)
 	}
 	return x.brain, x.workspaces, nil
 }

@@ -146,7 +146,7 @@ func (r *Runs) with(c Creation) (*Runs, error) {
 // nameGoal sets the fixed goal of a preparation-only run.
 func (c *Creation) nameGoal() {
 	if c.PrepareOnly && c.Goal == "" {
-		c.Goal = "Set up " + cmp.Or(c.Project, projectOf(c.Repo))
+		c.Goal = "Set up " + cmp.Or(c.Project, setup.ProjectOf(c.Repo))
 	}
 }
 
@@ -305,7 +305,7 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	if s.Gate, err = r.gateSettings(ctx, cfg); err != nil {
 		return store.NewRun{}, err
 	}
-	project := cmp.Or(c.Project, projectOf(repo.URL))
+	project := cmp.Or(c.Project, setup.ProjectOf(repo.URL))
 	if spec.Verification.Durations, err = r.durations(ctx, project, repo.URL, spec.Verification.Shards); err != nil {
 		return store.NewRun{}, err
 	}
@@ -549,20 +549,6 @@ func reachable(ctx context.Context, cfg *config.Config, names []string, fallback
 		return fault.New(contract.ClassConfig, why.Code, "%s: %s", what, why.Message)
 	}
 	return nil
-}
-
-// projectOf derives the name of a project from its repository.
-func projectOf(url string) string {
-	url, _, _ = strings.Cut(url, "?")
-	name := filepath.Base(strings.TrimRight(url, "/"))
-	if at := strings.LastIndexAny(name, "@:"); at >= 0 { // user:password@host, git@host:app.git
-		name = name[at+1:]
-	}
-	name = strings.TrimSuffix(name, ".git")
-	if strings.Trim(name, "./") == "" {
-		return "project"
-	}
-	return name
 }
 
 // digestOf returns a digest that distinguishes different requests with the same idempotency key.

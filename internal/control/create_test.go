@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
@@ -20,7 +21,7 @@ func TestAProjectIsNamedAfterItsRepository(t *testing.T) {
 		"git@example.com:team/app.git": "app", "git@example.com:app.git": "app", "ssh://git@example.com:22/app": "app", "https://user:secret@example.com": "example.com", "file:///repos/app": "app",
 		"/": "project", "": "project", ".": "project", "..": "project", ".git": "project",
 	} {
-		require.Equal(t, want, projectOf(url), "%q", url)
+		require.Equal(t, want, setup.ProjectOf(url), "%q", url)
 	}
 }
 

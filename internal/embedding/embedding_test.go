@@ -35,6 +35,8 @@ type indexer struct {
 	instead atomic.Pointer[http.HandlerFunc] // responds in place of the scripted model
 	asked   atomic.Int64
 	vectors map[int][]float32
+
+	requests string // file with the requests
 }
 
 func newIndexer(t *testing.T, texts int, flags map[string]string) *indexer {
@@ -42,7 +44,8 @@ func newIndexer(t *testing.T, texts int, flags map[string]string) *indexer {
 	x := &indexer{t: t, fixture: storetest.Setup(t), vectors: map[int][]float32{}}
 	scenario, err := scripted.Parse("test", []byte("rules: []"))
 	require.NoError(t, err)
-	server, err := scripted.New(scenario, scripted.Options{LogPath: filepath.Join(t.TempDir(), "requests.jsonl")})
+	x.requests = filepath.Join(t.TempDir(), "requests.jsonl")
+	server, err := scripted.New(scenario, scripted.Options{LogPath: x.requests})
 	require.NoError(t, err)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x.asked.Add(1)

@@ -3,16 +3,11 @@ package setup
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
-	"github.com/rocketgpt/orchestrator/internal/brain"
-	"github.com/rocketgpt/orchestrator/internal/brain/index"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/retention"
-	"github.com/rocketgpt/orchestrator/internal/store"
-	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
 // CacheAge is how long unused repositories and working directories stay in a host's cache.
@@ -35,20 +30,6 @@ func SweepEnvironments(ctx context.Context, cfg *config.Config, dataDir string, 
 func RetentionPolicy(cfg *config.Config) retention.Policy {
 	r := cfg.Retention
 	return retention.Policy{MaxAge: r.MaxAge, LogAge: r.LogAge, MaxSize: r.MaxSize.Int64(), EnvironmentAge: cfg.Environment.Age, Blobs: true, BrainAge: cfg.Brain.Age}
-}
-
-// Brain returns this host's index of repositories. The caller closes it.
-func Brain(cfg *config.Config, dataDir string, workspaces *workspace.Manager, st *store.Store, log *slog.Logger) *brain.Brain {
-	b := cfg.Brain
-	return brain.New(brain.Options{
-		Root: brain.Dir(dataDir), Workspaces: workspaces, Store: st, MaxFileSize: b.MaxFile.Int64(), Disk: b.Disk.Int64(), History: b.History, Workers: b.Workers, PrepareTime: b.PrepareTime, Log: log,
-	})
-}
-
-// SweepBrain removes this host's indexes of repositories that exceed its limit.
-func SweepBrain(cfg *config.Config, dataDir string) error {
-	_, err := index.Prune(brain.Dir(dataDir), cfg.Brain.Disk.Int64())
-	return err
 }
 
 // SweepBuildCaches removes this host's build caches that exceed its limits.

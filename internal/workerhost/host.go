@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/embedding"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -159,7 +160,12 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		return nil, nil, err
 	}
 	gate := setup.Admission(o.Config, db, models, o.Log)
-	index := setup.Brain(o.Config, o.DataDir, workspaces, db, o.Log)
+	embeddings, err := embedding.ForBrain(o.Config, db, models, gate, o.Log)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
+	index := setup.Brain(o.Config, o.DataDir, workspaces, db, embeddings, o.Log)
 	closeAll = func() { index.Close(); commands.Close(); _ = blobs.Close(); db.Close() }
 	return &activities.Activities{
 		Brain: index,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/gob"
 	"encoding/json"
 	"errors"
@@ -14,99 +15,110 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rocketgpt/orchestrator/internal/brain/extract"
 	"github.com/rocketgpt/orchestrator/internal/brain/rank"
+	"github.com/rocketgpt/orchestrator/internal/brain/vectors"
 )
 
-// embedder computes embeddings at an endpoint of the OpenAI protocol, and keeps those of files on disk.
+// textKey names a text.
+type textKey [16]byte
+
+// embedder computes embeddings at an endpoint of the OpenAI protocol, and keeps them on disk by their
+// texts: most changes of a file leave its texts as they were.
 type embedder struct {
-	url  string
-	file string
-	kept map[string][]float32
+	url   string
+	file  string
+	kept  map[textKey][]float32
+	texts map[file][]textKey // of the files
+	asked int
 }
 
-// perRequest is the number of texts of a request.
-const perRequest = 64
+const (
+	// perRequest is the number of texts of a request.
+	perRequest = 256
+	// model is the name of the model that is asked for.
+	model = "all-minilm-l6-v2"
+)
 
-func (e *embedder) embed(ctx context.Context, texts []string) ([][]float32, error) {
+func keyOf(text string) textKey {
+	sum := sha256.Sum256([]byte(text))
+	return textKey(sum[:16])
+}
+
+// embed makes the vectors of texts available.
+func (e *embedder) embed(ctx context.Context, texts []string) error {
+	var missing []string
+	for _, text := range texts {
+		if key := keyOf(text); e.kept[key] == nil {
+			e.kept[key] = []float32{}
+			missing = append(missing, text)
+		}
+	}
+	for part := range slices.Chunk(missing, perRequest) {
+		vectors, err := e.ask(ctx, part)
+		if err != nil {
+			return fmt.Errorf("compute embeddings: %w", err)
+		}
+		for i, text := range part {
+			e.kept[keyOf(text)] = vectors[i]
+		}
+		e.asked += len(part)
+	}
+	return nil
+}
+
+func (e *embedder) ask(ctx context.Context, texts []string) ([][]float32, error) {
+	body, err := json.Marshal(map[string]any{"model": model, "input": texts})
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/embeddings", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Data []struct {
+			Embedding []float32 `json:"embedding"`
+		} `json:"data"`
+	}
+	err = json.NewDecoder(response.Body).Decode(&answer)
+	if err != nil || len(answer.Data) != len(texts) {
+		return nil, fmt.Errorf("%d vectors for %d texts, HTTP %d: %w", len(answer.Data), len(texts), response.StatusCode, err)
+	}
 	var all [][]float32
-	for len(texts) > 0 {
-		n := min(perRequest, len(texts))
-		body, err := json.Marshal(map[string]any{"model": "all-minilm-l6-v2", "input": texts[:n]})
-		if err != nil {
-			return nil, err
-		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/embeddings", bytes.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		request.Header.Set("Content-Type", "application/json")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return nil, fmt.Errorf("compute embeddings: %w", err)
-		}
-		var answer struct {
-			Data []struct {
-				Embedding []float32 `json:"embedding"`
-			} `json:"data"`
-		}
-		err = json.NewDecoder(response.Body).Decode(&answer)
-		response.Body.Close()
-		if err != nil || len(answer.Data) != n {
-			return nil, fmt.Errorf("compute embeddings: %d vectors for %d texts, HTTP %d: %w", len(answer.Data), n, response.StatusCode, err)
-		}
-		for _, d := range answer.Data {
-			all = append(all, d.Embedding)
-		}
-		texts = texts[n:]
+	for _, d := range answer.Data {
+		all = append(all, d.Embedding)
 	}
 	return all, nil
 }
 
-// maxText is the number of bytes of a file's text: the model reads only a beginning.
-const maxText = 400
-
-// fileText is what is embedded of a file: its path, and what it defines.
-func fileText(path string, content []byte) string {
-	var b strings.Builder
-	b.WriteString(strings.NewReplacer("/", " ", "_", " ", ".", " ").Replace(path) + "\n")
-	e := extract.File(path, content)
-	if len(e.Prose) > 0 {
-		b.Write(content[e.Prose[0].Start:min(e.Prose[0].End, e.Prose[0].Start+maxText/3)])
-		b.WriteByte('\n')
-	}
-	for _, s := range e.Symbols {
-		if b.Len() > maxText {
-			break
-		}
-		b.WriteString(s.Name + " ")
-	}
-	return strings.ToValidUTF8(b.String()[:min(b.Len(), maxText)], "")
-}
-
-// files embeds the files of a commit that have no vector yet.
+// files embeds the files of a commit that have no vectors yet.
 func (e *embedder) files(ctx context.Context, r *repository, c *commit) error {
-	var names, texts []string
+	var all []string
 	for _, f := range c.Files {
-		name := f.Blob + " " + f.Path
-		if e.kept[name] != nil {
+		if e.texts[f] != nil {
 			continue
 		}
 		content, err := r.blob(f.Blob)
 		if err != nil {
 			return err
 		}
-		names, texts = append(names, name), append(texts, fileText(f.Path, content[:min(len(content), maxContent)]))
+		texts := vectors.Texts(f.Path, content[:min(len(content), maxContent)])
+		for _, text := range texts {
+			e.texts[f] = append(e.texts[f], keyOf(text))
+		}
+		all = append(all, texts...)
 	}
-	vectors, err := e.embed(ctx, texts)
-	for i, v := range vectors {
-		e.kept[names[i]] = v
-	}
-	return err
+	return e.embed(ctx, all)
 }
 
 func (e *embedder) load() error {
-	e.kept = map[string][]float32{}
+	e.kept, e.texts = map[textKey][]float32{}, map[file][]textKey{}
 	f, err := os.Open(e.file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -119,6 +131,9 @@ func (e *embedder) load() error {
 }
 
 func (e *embedder) save() error {
+	if e.asked == 0 {
+		return nil
+	}
 	f, err := os.Create(e.file)
 	if err != nil {
 		return err
@@ -126,20 +141,28 @@ func (e *embedder) save() error {
 	return cmp.Or(gob.NewEncoder(f).Encode(e.kept), f.Close())
 }
 
-// nearest ranks the files of a commit by the similarity of their vectors.
-func (e *embedder) nearest(c *commit, question []float32) []rank.Scored {
+// nearest ranks the files of a commit by their most similar text, as the brain keeps its vectors.
+func (e *embedder) nearest(c *commit, question []float32) ([]rank.Scored, error) {
 	var all []rank.Scored
 	for doc, f := range c.Files {
-		var sum float64
-		for i, x := range e.kept[f.Blob+" "+f.Path] {
-			sum += float64(x) * float64(question[i])
+		best := -1.0
+		for _, key := range e.texts[f] {
+			packed, err := vectors.Compact(e.kept[key])
+			if err != nil {
+				return nil, err
+			}
+			similarity, err := vectors.Similarity(question, packed)
+			if err != nil {
+				return nil, err
+			}
+			best = max(best, similarity)
 		}
-		all = append(all, rank.Scored{Doc: uint32(doc), Score: sum})
+		all = append(all, rank.Scored{Doc: uint32(doc), Score: best})
 	}
 	slices.SortFunc(all, func(a, b rank.Scored) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Doc, b.Doc))
 	})
-	return all[:min(len(all), rank.Tuned().Depth)]
+	return all[:min(len(all), rank.Tuned().Depth)], nil
 }
 
 // embedded are the commits of a repository that are measured with embeddings: the newest ones, which
@@ -200,29 +223,39 @@ func embeddingsOf(ctx context.Context, o options, p *prepared) (table, error) {
 		if err := e.files(ctx, r, c); err != nil {
 			return nil, err
 		}
-		ranker := rank.New(c.view, c.past, rank.Tuned())
-		for k, text := range c.Questions {
-			question, err := e.embed(ctx, []string{text})
-			if err != nil {
-				return nil, err
-			}
-			vectors := e.nearest(c, question[0])
-			var alone []uint32
-			for _, v := range vectors {
-				alone = append(alone, v.Doc)
-			}
-			with, err := ranker.Search(rank.Question{Text: text, Limit: maxRanks, Vectors: vectors})
-			if err != nil {
-				return nil, err
-			}
-			without, err := ask(ranker, text)
-			if err != nil {
-				return nil, err
-			}
-			t[k]["with"].add(measure(c.view, c.Wanted, docsOf(with)))
-			t[k]["without"].add(measure(c.view, c.Wanted, without))
-			t[k]["alone"].add(measure(c.view, c.Wanted, alone))
+		if err := e.measure(ctx, t, c); err != nil {
+			return nil, err
 		}
 	}
 	return t, e.save()
+}
+
+// measure asks the questions of a commit.
+func (e *embedder) measure(ctx context.Context, t table, c *commit) error {
+	for k, text := range c.Questions {
+		if err := e.embed(ctx, []string{text}); err != nil {
+			return err
+		}
+		near, err := e.nearest(c, e.kept[keyOf(text)])
+		if err != nil {
+			return err
+		}
+		var alone []uint32
+		for _, v := range near {
+			alone = append(alone, v.Doc)
+		}
+		t[k]["alone"].add(measure(c.view, c.Wanted, alone))
+		ranker := rank.New(c.view, c.past, rank.Tuned())
+		without, err := ask(ranker, text)
+		if err != nil {
+			return err
+		}
+		t[k]["without"].add(measure(c.view, c.Wanted, without))
+		with, err := ranker.Search(rank.Question{Text: text, Limit: maxRanks, Vectors: near})
+		if err != nil {
+			return err
+		}
+		t[k]["with"].add(measure(c.view, c.Wanted, docsOf(with)))
+	}
+	return nil
 }

@@ -436,6 +436,9 @@ func (d *Dir) Reset(ctx context.Context) error {
 // Size returns the bytes that the index takes on disk.
 func (d *Dir) Size() int64 { return sizeOf(d.path) }
 
+// Size returns the bytes that the index of a repository below a root takes on disk.
+func Size(root, repo string) int64 { return sizeOf(filepath.Join(root, Name(repo))) }
+
 func sizeOf(dir string) int64 {
 	var size int64
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
