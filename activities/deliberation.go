@@ -77,15 +77,36 @@ func (a *Activities) OpenMember(ctx context.Context, in contract.OpenMemberInput
 	if err != nil {
 		return contract.OpenMemberResult{}, err
 	}
-	p, err := prompt.Member(prompt.MemberTask{
+	task := prompt.MemberTask{
 		Member: in.Member, Moves: contract.MovesOf(in.Member), MovesPerTurn: pipeline.Settings.MovesPerTurn, TextLimit: pipeline.Settings.TextLimit,
 		Subtasks: contract.Subtasks, Described: contract.SubtaskLength, Together: contract.SubtasksSize,
 		Task: pipeline.Task, Attempt: pipeline.Attempt, Inherited: pipeline.Inherited, Plan: pipeline.ForRun,
-	})
+	}
+	if pipeline.ForRun {
+		if err := a.addEarlier(ctx, pipeline, &task); err != nil {
+			return contract.OpenMemberResult{}, err
+		}
+	}
+	p, err := prompt.Member(task)
 	if err != nil {
 		return contract.OpenMemberResult{}, err
 	}
 	return contract.OpenMemberResult{Prompt: p.Version}, a.open(ctx, in.Execution, p)
+}
+
+// addEarlier adds what the planner of a run would know of earlier work: that of the runs before on its
+// branch, and why attempts at its plan failed.
+func (a *Activities) addEarlier(ctx context.Context, p store.Pipeline, task *prompt.MemberTask) error {
+	run, err := a.Store.Run(ctx, p.RunID)
+	if err != nil {
+		return err
+	}
+	if task.EarlierWork, err = a.earlierWork(ctx, run, p.Settings.Lessons.Compact); err != nil {
+		return err
+	}
+	task.Input = p.Settings.Input
+	task.Lessons, err = a.lessons(ctx, run.ID, p.Settings.Lessons)
+	return err
 }
 
 // deliberate makes the model call of a member's turn: it sends the news, and parses the response as

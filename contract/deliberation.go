@@ -188,6 +188,8 @@ type DeliberationSettings struct {
 	Entries        int `json:"entries"`    // maximum number on the blackboard; more are refused
 
 	Fallbacks []ModelChoice `json:"fallbacks,omitempty"` // models to use while an agent's is out, in order
+	Lessons   Lessons       `json:"lessons,omitzero"`    // of a run's failed attempts at the plan, for the agents
+	Input     *PlannerInput `json:"input,omitempty"`     // what a person answered to the planner; nil: nothing
 }
 
 // ExchangeTime returns the time limit of the exchange about a task: the limit set by the person who

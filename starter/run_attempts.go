@@ -181,7 +181,11 @@ func (a *app) followAttempts(ctx context.Context, h backend.Backend, g attempts.
 		}
 	}
 	if g.Winner != 0 {
-		return a.follow(ctx, h, g.Winner)
+		err := a.follow(ctx, h, g.Winner)
+		if now, failed := h.AttemptsOf(ctx, first); err != nil && failed == nil && !a.json {
+			writeInstead(a.out, now)
+		}
+		return err
 	}
 	if a.json {
 		a.printJSON(g)
@@ -228,6 +232,23 @@ func writeAttempts(out io.Writer, g attempts.Group) {
 		fmt.Fprintf(out, "None was chosen: %s\n", terminal.OneLine(g.Reason))
 	default:
 		fmt.Fprintf(out, "Run %d was chosen (by %s): %s\n", g.Winner, g.Rule, terminal.OneLine(g.Reason))
+		writeInstead(out, g)
+	}
+}
+
+// writeInstead says what a person can do if the chosen attempt was not released.
+func writeInstead(out io.Writer, g attempts.Group) {
+	at := slices.IndexFunc(g.Attempts, func(t attempts.Attempt) bool { return t.Chosen })
+	if at < 0 || !g.Attempts[at].Status.Terminal() || g.Attempts[at].Status == contract.StatusDone {
+		return
+	}
+	fmt.Fprintf(out, "It ended without being released, and no other attempt replaces it by itself.\n  to try its release again: rgpt run resume %d\n", g.Winner)
+	for i, id := range g.Instead {
+		what := "to test and release another attempt that passed"
+		if i == 0 {
+			what = "to test and release the next best attempt instead"
+		}
+		fmt.Fprintf(out, "  %s: rgpt run resume %d\n", what, id)
 	}
 }
 

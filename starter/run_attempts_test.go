@@ -5,11 +5,14 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 )
 
 // estimator is a backend that estimates, as often as it is asked.
@@ -114,4 +117,20 @@ func TestAnEstimateIsPrintedWithoutCreatingARun(t *testing.T) {
 	a.json = true
 	require.NoError(t, a.printEstimate(t.Context(), e, creation{}))
 	require.Contains(t, out.String(), `"attempts": 3`)
+}
+
+func TestAFailedWinnerIsShownWithTheAttemptsThatCanReplaceIt(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	g := attempts.Group{
+		Winner: 7, Rule: contract.RuleSize, DecidedAt: &at, Instead: []int64{9, 8},
+		Attempts: []attempts.Attempt{{Number: 1, RunID: 7, Chosen: true, Status: contract.StatusFailed}, {Number: 2, RunID: 8}, {Number: 3, RunID: 9}},
+	}
+	var out bytes.Buffer
+	writeAttempts(&out, g)
+	require.Contains(t, out.String(), "to try its release again: rgpt run resume 7\n  to test and release the next best attempt instead: rgpt run resume 9\n  to test and release another attempt that passed: rgpt run resume 8\n")
+	g.Attempts[0].Status = contract.StatusDone
+	out.Reset()
+	writeAttempts(&out, g)
+	require.NotContains(t, out.String(), "resume")
 }

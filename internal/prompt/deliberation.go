@@ -20,8 +20,11 @@ type MemberTask struct {
 	Together     int // maximum bytes of all subtasks, as JSON
 	Task         contract.DeliberationTask
 	Attempt      int
-	Inherited    *contract.Inherited // of a recovery
-	Plan         bool                // the consensus is to be a plan
+	Inherited    *contract.Inherited    // of a recovery
+	Plan         bool                   // the consensus is to be a plan
+	EarlierWork  []Excerpt              // of the runs before on the branch; nil if none is continued
+	Lessons      Lessons                // of failed attempts at the plan
+	Input        *contract.PlannerInput // what a person answered to the planner; nil: nothing
 }
 
 // MemberNews is the data for a member's turn. The Head of each text holds the complete text.
@@ -54,7 +57,7 @@ func MemberVersion(m contract.Member) (string, error) {
 	}
 	name := string(m.Agent())
 	hash := sha256.New()
-	for _, file := range []string{name + ".md.tmpl", "member_moves.md.tmpl", "member_task.md.tmpl", "member_news.md.tmpl", "repository.md.tmpl"} {
+	for _, file := range []string{name + ".md.tmpl", "member_moves.md.tmpl", "member_task.md.tmpl", "member_news.md.tmpl", "repository.md.tmpl", "earlier_work.md.tmpl", "lessons.md.tmpl"} {
 		text, err := files.ReadFile("templates/" + file)
 		if err != nil {
 			return "", fmt.Errorf("read the prompt template %s: %w", file, err)

@@ -67,10 +67,12 @@ func (r *run) deliberate(ctx workflow.Context, execution contract.ExecutionRef) 
 }
 
 // deliberationSettings returns the settings of a deliberation about the plan: the run's settings,
-// with the current models of the members.
+// with the current models of the members, and with what the members are to learn from failed attempts.
 func (r *run) deliberationSettings() contract.DeliberationSettings {
 	s := *r.in.Settings.Deliberation
 	s.Models = r.memberModels()
+	of := r.lessonsOf(contract.PhasePlanner, "")
+	s.Lessons, s.Input = contract.Lessons{Heals: of.Heals, Compact: of.Compact}, r.Input // the rest is for the planner alone
 	return s
 }
 

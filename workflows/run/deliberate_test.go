@@ -7,6 +7,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
@@ -26,6 +27,18 @@ func TestWhoDeliberatesUsesTheModelThatThePlannerWasSwitchedTo(t *testing.T) {
 	require.Equal(t, map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: now, contract.AgentBeta: own, contract.AgentGamma: now}, s.Models)
 	require.Equal(t, 7, s.Iterations)
 	require.Equal(t, first, given.Models[contract.AgentAlpha], "the run's own inputs stay")
+}
+
+func TestWhoDeliberatesLearnsWhatThePlannerKnows(t *testing.T) {
+	t.Parallel()
+	planner := affinity.WorkKey(contract.PhasePlanner, "")
+	r := &run{in: contract.RunInput{Settings: contract.Settings{Deliberation: &contract.DeliberationSettings{}}}, State: state.State{
+		Input: &contract.PlannerInput{Question: "Which one?", Option: "this"},
+	}}
+	r.Heals.Lessons, r.Heals.Compact = map[string][]int{planner: {2, 3}}, map[string]int{planner: 1}
+	s := r.deliberationSettings()
+	require.Equal(t, contract.Lessons{Heals: []int{2, 3}, Compact: 1}, s.Lessons)
+	require.Equal(t, r.Input, s.Input)
 }
 
 // TestWhoWasSwitchedToThePlannersModelFollowsThePlanner switches all agents, and then

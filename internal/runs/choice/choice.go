@@ -37,9 +37,7 @@ func Rank(all []Candidate, margin float64) contract.AttemptsRanking {
 		return won(all[0], contract.RuleOnly, "it is the only one that passed its verification")
 	}
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(a.Major, b.Major), cmp.Compare(a.Medium, b.Medium), cmp.Compare(a.Lines, b.Lines), cmp.Compare(a.Number, b.Number))
-	})
+	slices.SortFunc(all, Compare)
 	best := all[0]
 	cleanest := slices.DeleteFunc(slices.Clone(all), func(c Candidate) bool { return c.Major != best.Major || c.Medium != best.Medium })
 	if len(cleanest) == 1 {
@@ -59,6 +57,11 @@ func Rank(all []Candidate, margin float64) contract.AttemptsRanking {
 		out.Equal = append(out.Equal, c.RunID)
 	}
 	return out
+}
+
+// Compare orders candidates, the best one first, as far as their findings and sizes show it.
+func Compare(a, b Candidate) int {
+	return cmp.Or(cmp.Compare(a.Major, b.Major), cmp.Compare(a.Medium, b.Medium), cmp.Compare(a.Lines, b.Lines), cmp.Compare(a.Number, b.Number))
 }
 
 func won(c Candidate, rule, reason string) contract.AttemptsRanking {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/runs/choice"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
@@ -40,6 +41,7 @@ type Group struct {
 	Reason    string                    `json:"reason,omitempty"`
 	JudgeRun  int64                     `json:"judge_run,omitempty" doc:"run that the judge's call is recorded under; absent: none was made"`
 	Attempts  []Attempt                 `json:"attempts"`
+	Instead   []int64                   `json:"instead,omitempty" doc:"runs that passed and that a person can release instead (resume), the best first, if the chosen run ended without being released"`
 }
 
 // Estimate is what attempts will probably cost together, and how long they will take.
@@ -174,7 +176,30 @@ func Read(ctx context.Context, st *store.Store, id int64) (Group, error) {
 		return g, dberr.Explain(err, "read the attempts of group %d", id)
 	}
 	g.Attempts, err = rowconv.ConvertAll(rows, func(r db.AttemptsOfGroupRow) (Attempt, error) { return attemptOf(r, g.Winner) })
+	g.Instead = g.instead()
 	return g, err
+}
+
+// instead returns the runs that passed and were not chosen, the best first, if the chosen one ended
+// without being released, and no other one is being released or was.
+func (g Group) instead() []int64 {
+	var others []choice.Candidate
+	for _, a := range g.Attempts {
+		switch {
+		case a.Chosen && (!a.Status.Terminal() || a.Status == contract.StatusDone):
+			return nil
+		case a.Chosen:
+		case a.HeldAt != nil && (!a.Status.Terminal() || a.Status == contract.StatusDone): // a person has resumed it
+			return nil
+		case a.HeldAt != nil && a.Failure != nil && a.Failure.Code == contract.CodeNotChosen:
+			others = append(others, choice.Candidate{Number: a.Number, RunID: a.RunID, Major: a.Major, Medium: a.Medium, Lines: a.Lines})
+		}
+	}
+	if g.Winner == 0 {
+		return nil
+	}
+	slices.SortFunc(others, choice.Compare)
+	return rowconv.Convert(others, func(c choice.Candidate) int64 { return c.RunID })
 }
 
 func groupOf(row db.OrchestratorAttemptGroup) (Group, error) {

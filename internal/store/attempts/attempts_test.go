@@ -239,3 +239,32 @@ func TestEarlierRunsOfTheProjectAreTheBasisOfAnEstimate(t *testing.T) {
 	require.Equal(t, 0, same.Runs)
 	require.Equal(t, 1, every.Runs)
 }
+
+func TestAttemptsThatPassedReplaceAFailedWinnerOnlyByHand(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	g := create(t, f, 4)
+	run := func(number int) int64 { return g.Attempts[number-1].RunID }
+	instead := func() []int64 {
+		now, err := attempts.Read(t.Context(), f.Store, g.ID)
+		require.NoError(t, err)
+		return now.Instead
+	}
+	for number, lines := range map[int]int{1: 10, 2: 30, 3: 20} {
+		holds(t, f, run(number), lines)
+	}
+	records(t, f, run(4), 1, contract.RunChange{Status: contract.StatusFailed, Failure: &contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeTestsFailed}})
+	require.Empty(t, instead(), "none is chosen yet")
+	_, err := attempts.Decide(t.Context(), f.Store, contract.AttemptsDecision{Group: g.ID, Winner: run(1), Rule: contract.RuleSize})
+	require.NoError(t, err)
+	notChosen := &contract.Failure{Class: contract.ClassHuman, Code: contract.CodeNotChosen}
+	for _, number := range []int{2, 3} {
+		records(t, f, run(number), 2, contract.RunChange{Status: contract.StatusCancelled, Failure: notChosen})
+	}
+	records(t, f, run(1), 2, contract.RunChange{Status: contract.PhaseReleaser.Running()})
+	require.Empty(t, instead(), "the winner is being released")
+	records(t, f, run(1), 3, contract.RunChange{Status: contract.StatusFailed, Failure: &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeBranchConflict}})
+	require.Equal(t, []int64{run(3), run(2)}, instead(), "the smaller change first")
+	records(t, f, run(3), 3, contract.RunChange{Status: contract.StatusDone, Commit: "c0ffee"})
+	require.Empty(t, instead(), "one of them was released")
+}

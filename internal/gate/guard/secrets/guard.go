@@ -42,7 +42,7 @@ type candidate struct {
 	rule, form string
 	value      string // the secret; never part of a finding
 	line       int
-	how        string // how it is hidden, if it is
+	how        string // the way it is hidden, if it is
 }
 
 // Judge returns the secrets of a change.
