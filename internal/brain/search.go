@@ -95,8 +95,8 @@ type Answer struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// withoutEmbeddings is the note of an explained answer if no model computes embeddings.
-const withoutEmbeddings = "No embeddings were used: brain.embeddings.model is not set."
+// withoutEmbeddings is the note of an explained answer of a view without embeddings.
+const withoutEmbeddings = "No embeddings were used: brain.embeddings.model is not set, or those on this host cannot be read (see the log)."
 
 // check returns an error that says what is wrong with a query.
 func (q Query) check() error {
