@@ -192,14 +192,17 @@ func (b *Brain) Index(ctx context.Context, ws contract.Workspace, progress func(
 	if err != nil {
 		return nil, stats, err
 	}
-	n, err := w.nearby()
-	if n != nil && err == nil {
-		done := n.embed(ctx)
-		stats.Embeddings = &done
-		stats.Bytes = index.Size(b.options.Root, ws.Repo)
-		stats.Seconds = time.Since(began).Seconds()
+	if b.options.Embeddings == nil {
+		return w.snapshot, stats, nil
 	}
-	return w.snapshot, stats, err
+	done := Embedded{Model: b.options.Embeddings.Space.Model, Missing: w.snapshot.Docs(), Problem: unreadable}
+	if n := w.nearby(); n != nil {
+		done = n.embed(ctx)
+	}
+	stats.Embeddings = &done
+	stats.Bytes = index.Size(b.options.Root, ws.Repo)
+	stats.Seconds = time.Since(began).Seconds()
+	return w.snapshot, stats, nil
 }
 
 func (b *Brain) index(ctx context.Context, ws contract.Workspace, progress func(Progress)) (*work, Indexed, error) {

@@ -87,11 +87,15 @@ type nearby struct {
 	set *vectors.Set // what the tree has of the file
 }
 
-// nearby returns what finds files by their embeddings; nil if no model is configured.
-func (w *work) nearby() (*nearby, error) {
+// unreadable says that the embeddings on this host cannot be read; the log says why.
+const unreadable = "The embeddings on this host cannot be read; see the log."
+
+// nearby returns what finds files by their embeddings; nil if no model is configured, or if those on
+// this host cannot be read.
+func (w *work) nearby() *nearby {
 	e := w.options.Embeddings
 	if e == nil {
-		return nil, nil //nolint:nilnil // a view without embeddings is valid
+		return nil
 	}
 	n := &nearby{
 		Brain: w.Brain, ws: w.ws, blobs: w.blobsOf(w.snapshot),
@@ -103,13 +107,15 @@ func (w *work) nearby() (*nearby, error) {
 	}
 	var ok bool
 	if n.file, ok = w.embedded.get(n.dir); ok {
-		return n, nil
+		return n
 	}
 	var err error
-	if n.file, err = vectors.Open(n.dir, e.Space); err == nil {
-		w.embedded.put(n.dir, n.file)
+	if n.file, err = vectors.Open(n.dir, e.Space); err != nil {
+		w.options.Log.Warn("searches of a repository do without embeddings", "repo", workspace.Redact(w.ws.Repo), "error", err)
+		return nil
 	}
-	return n, err
+	w.embedded.put(n.dir, n.file)
+	return n
 }
 
 // vectors returns the embeddings of the tree that are on this host.
@@ -209,7 +215,11 @@ var errBusy = errors.New("another process of this host is computing the embeddin
 // exclusively calls do unless another process of this host, or another goroutine, computes embeddings of
 // the same repository: they would be paid for twice.
 func (n *nearby) exclusively(do func() error) error {
-	file, err := os.OpenFile(filepath.Join(n.dir, "computing"), os.O_RDWR|os.O_CREATE, 0o600)
+	err := os.MkdirAll(n.dir, 0o700) // if the index was removed to save space
+	var file *os.File
+	if err == nil {
+		file, err = os.OpenFile(filepath.Join(n.dir, "computing"), os.O_RDWR|os.O_CREATE, 0o600)
+	}
 	if err != nil {
 		return fmt.Errorf("lock the embeddings of a repository: %w", err)
 	}

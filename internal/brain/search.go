@@ -102,8 +102,8 @@ type Answer struct {
 	Notes []string `json:"notes" doc:"what is worth knowing about the result"`
 }
 
-// withoutEmbeddings is the note of an explained answer if no model computes embeddings.
-const withoutEmbeddings = "No embeddings were used: brain.embeddings.model is not set."
+// withoutEmbeddings is the note of an explained answer of a view without embeddings.
+const withoutEmbeddings = "No embeddings were used: brain.embeddings.model is not set, or those on this host cannot be read (see the log)."
 
 // Check returns an error that says what is wrong with a query.
 func (q Query) Check() error {

@@ -64,11 +64,7 @@ func (b *Brain) makeView(ctx context.Context, ws contract.Workspace) (View, erro
 		})
 		return contents, err
 	}}
-	if n, err := w.nearby(); err != nil {
-		return View{}, err
-	} else if n != nil {
-		v.nearby = n
-	}
+	v.nearby = w.nearby()
 	if b.options.History > 0 {
 		past, err := b.past(ctx, contract.Repo{URL: ws.Repo, Base: ws.Base})
 		if err != nil {

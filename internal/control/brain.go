@@ -67,7 +67,11 @@ func (r *Runs) embeddings(log *slog.Logger) (*brain.Embeddings, *modelclient.Cli
 		return nil, nil, err
 	}
 	e, err := embedding.ForBrain(r.Config, r.Store, models, setup.Admission(r.Config, r.Store, models, log), log)
-	return e, models, err
+	if err != nil {
+		models.Close()
+		return nil, nil, err
+	}
+	return e, models, nil
 }
 
 // openBrain returns this process's index of repositories, and the repositories.
