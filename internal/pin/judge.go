@@ -137,7 +137,8 @@ func (j *judge) addRecorded(f File) {
 	j.pairs = append(j.pairs, pair{file: f, before: &testfile.File{}, after: &testfile.File{}})
 }
 
-func (j *judge) judge() {
+// judge judges the change, and returns how the tests of both versions belong together.
+func (j *judge) judge() *matcher {
 	m := newMatcher(j.pairs)
 	for _, p := range j.pairs {
 		j.judgeFile(p, m)
@@ -154,6 +155,7 @@ func (j *judge) judge() {
 	for _, p := range j.pairs { // after all tests, because they may lean on helpers in other files
 		j.judgeHelpers(p, m)
 	}
+	return m
 }
 
 // judgeFile judges changes to a file as a whole.

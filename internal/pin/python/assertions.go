@@ -105,11 +105,13 @@ func (f *file) assertion(s lexer.Span, p testfile.Position) {
 	}
 	if f.At(whole.From).Is("(") && f.Pairs[whole.From] == whole.To-1 {
 		if len(f.Split(whole.From)) > 1 {
+			p.Unit.Hollow++
 			return // a tuple is always true
 		}
 	}
 	size := whole.To - whole.From
 	if size == 1 && f.At(whole.From).Literal() || testfile.Constant(f.Source, whole) != testfile.Unknown {
+		p.Unit.Hollow++
 		return
 	}
 	vague := size == 1 || size >= 4 && f.At(whole.To-1).Is("None") && f.At(whole.To-2).Is("not") || f.At(whole.From).Is("isinstance")
@@ -125,17 +127,9 @@ var (
 func (f *file) assertionCall(i int, p testfile.Position) {
 	name := f.At(i).Text
 	args := f.Split(i + 1)
-	if strings.HasPrefix(name, "assert") && len(args) > 0 && !strings.HasPrefix(name, "assert_") {
-		constant := args[0].To-args[0].From == 1 && f.At(args[0].From).Literal()
-		if len(args) == 1 && (constant || testfile.Constant(f.Source, args[0]) != testfile.Unknown) {
-			return
-		}
-		if len(args) > 1 && strings.Contains(name, "Equal") && f.Digest(args[0].From, args[0].To) == f.Digest(args[1].From, args[1].To) {
-			return
-		}
-		if constant && (strings.HasSuffix(name, "True") || strings.HasSuffix(name, "False") || strings.HasSuffix(name, "None")) {
-			return
-		}
+	if f.trivial(name, args) {
+		p.Unit.Hollow++
+		return
 	}
 	text := f.Digest(i, f.Close(i+1))
 	if name == "fail" {
@@ -147,6 +141,21 @@ func (f *file) assertionCall(i int, p testfile.Position) {
 		Digest: text, Text: lexer.Span{From: i, To: f.Close(i + 1)}, Vague: vagueAssertions[name] || anyText, Conditional: p.Conditions > 0,
 		Fails: raises[name] && !named, FailsAs: named,
 	})
+}
+
+// trivial reports whether an assertion of unittest compares a value with itself or checks a constant.
+func (f *file) trivial(name string, args []lexer.Span) bool {
+	if !strings.HasPrefix(name, "assert") || len(args) == 0 || strings.HasPrefix(name, "assert_") {
+		return false
+	}
+	constant := args[0].To-args[0].From == 1 && f.At(args[0].From).Literal()
+	switch {
+	case len(args) == 1:
+		return constant || testfile.Constant(f.Source, args[0]) != testfile.Unknown
+	case strings.Contains(name, "Equal") && f.Digest(args[0].From, args[0].To) == f.Digest(args[1].From, args[1].To):
+		return true
+	}
+	return constant && (strings.HasSuffix(name, "True") || strings.HasSuffix(name, "False") || strings.HasSuffix(name, "None"))
 }
 
 // namesError recognizes raises(E, match="text") and assertRaisesRegex(E, "text"), and those that

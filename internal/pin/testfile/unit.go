@@ -33,6 +33,7 @@ type Unit struct {
 	EarlyReturns int         // conditional returns before the first check
 	Awaits       int         // calls whose failure ends the test
 	Callbacks    map[int]Use // functions that it is given, by the position of the parameter
+	Hollow       int         // assertions that cannot fail: of constants, or whose failure is caught
 
 	tallied Tally
 	state   uint8 // of the tally: 0 unknown, 1 in progress, 2 known

@@ -18,6 +18,7 @@ type Position struct {
 // Add records a check.
 func (p Position) Add(c Check) {
 	if p.Swallowed {
+		p.Unit.Hollow++
 		return
 	}
 	c.Weight = p.Weight
