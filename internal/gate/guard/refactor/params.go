@@ -15,6 +15,9 @@ const (
 
 // shape reads the parameters and the result of a function.
 func (f *file) shape(s extract.Symbol) shape {
+	if s.Kind == extract.KindClass || s.Kind == extract.KindInterface {
+		return shape{inherits: f.lang != "rust" && inheritance.MatchString(s.Signature)}
+	}
 	if s.Kind != extract.KindFunction && s.Kind != extract.KindMethod || s.Line < 1 || s.Line > len(f.lines) {
 		return shape{}
 	}
@@ -149,6 +152,9 @@ func skip(text string, i int) int {
 	}
 	return endOfText(text, i)
 }
+
+// inheritance matches the head of a class that has others above it.
+var inheritance = regexp.MustCompile(`\bextends\b|\bimplements\b|\bclass\s+\w+\s*\(\s*\w|\b(?:class|interface|record)\s+[\w<>, ]+(?:\([^)]*\))?\s*:\s*\w|\bclass\s+\w+\s*<\s*\w`)
 
 func lineEnd(text string, i int) int {
 	if n := strings.IndexByte(text[i:], '\n'); n >= 0 {

@@ -10,6 +10,7 @@
 //	refactor/removed    major     an exported function, type, method or field is gone: keep it, or say so
 //	                              in the plan
 //	                    medium    the same for a variable or constant
+//	                    minor     the same for a method that its type may inherit
 //	refactor/renamed    major     the same, and something new in its place has the same signature
 //	refactor/file       major     a file with exported names is deleted or moved: keep its names at the
 //	                              old place, or say so in the plan
@@ -136,6 +137,7 @@ type shape struct {
 	closed     bool   // an interface that only its own package can implement
 	positional bool   // parameters have no names for callers
 	typed      bool   // types are checked before the program runs
+	inherits   bool   // it is a class that may have members of another one
 }
 
 // param is a parameter.
@@ -346,6 +348,9 @@ func (j *judge) reportLost(b, a *scope, lost []string) {
 			severity = contract.SeverityMedium
 		}
 		where := ""
+		if slices.ContainsFunc(a.symbols[x.parent], func(o symbol) bool { return o.shape.inherits }) {
+			severity, where = contract.SeverityMinor, ", unless its type inherits it"
+		}
 		if to := j.elsewhere(x, b); to != "" {
 			where = "; " + change.Clean(to) + " now has one of that name"
 		}

@@ -148,6 +148,7 @@ func TestPythonCodeThatOthersUseStaysUsable(t *testing.T) {
 		{"a default is gone", "def f(a=1): pass", "def f(a): pass", []string{"signature medium :2"}},
 		{"a result is annotated", "def f(a): pass", "def f(a: Dict[str, int]) -> int: pass", nil},
 		{"a method is gone", "class C:\n    def m(self): pass\n    def n(self, a): pass", "class C:\n    def n(self, a): pass", []string{"removed major :3"}},
+		{"a method may be inherited", "class C(B):\n    def m(self): pass\n    def n(self, a): pass", "class C(B):\n    def n(self, a): pass", []string{"removed minor :3"}},
 		{"a method of a private class is gone", "class _C:\n    def m(self): pass\n    def n(self): pass", "class _C:\n    def n(self): pass", nil},
 	})
 }
