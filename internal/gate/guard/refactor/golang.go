@@ -26,6 +26,9 @@ func readGo(a api, p string, content []byte) {
 	if err != nil || f.Name.Name == "main" || strings.HasSuffix(f.Name.Name, "_test") {
 		return
 	}
+	if slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` }) {
+		return // only tests call it
+	}
 	g := &goFile{
 		scope: a.scope("go:"+path.Dir(p)+":"+f.Name.Name, "go", p), path: p, content: content, imports: map[string]string{}, start: int(f.FileStart),
 	}

@@ -98,7 +98,7 @@ func TestGoCodeThatOthersUseStaysUsable(t *testing.T) {
 
 func TestGoCodeThatNothingImportsIsNoAPI(t *testing.T) {
 	t.Parallel()
-	for path, head := range map[string]string{"internal/x/a.go": "package x\n", "cmd/a.go": "package main\n", "lib/a_test.go": "package lib\n", "examples/a.go": "package a\n"} {
+	for path, head := range map[string]string{"internal/x/a.go": "package x\n", "cmd/a.go": "package main\n", "lib/a_test.go": "package lib\n", "examples/a.go": "package a\n", "lib/help.go": "package lib\n\nimport \"testing\"\n"} {
 		require.Empty(t, judge(t, between(path, head+"func F() {}\n", head)), path)
 	}
 }
