@@ -95,6 +95,9 @@ func (j *judge) proves(a *testfile.Unit) Reason {
 	if strings.HasPrefix(a.Name, "Fuzz") {
 		return "" // it looks for panics
 	}
+	if counts(a.Source, a.Text) {
+		return ""
+	}
 	switch calls, mayCheck := callsIn(a.Source, a.Text); {
 	case a.Hollow > 0, !calls:
 		return AlwaysPasses
@@ -112,6 +115,20 @@ var (
 	silent = lexer.Set(`print println printf Print Println Printf log Log Logf info debug warn trace eprintln eprint dbg Parallel Helper
 		func function fn def if for while switch catch return format Sprintf pass`)
 )
+
+// countWords name what makes a test fail if too few of its assertions are reached: t.plan(1), done().
+var countWords = lexer.Set("plan assertions hasAssertions done resolve reject countDown unreachable")
+
+// counts reports whether a test fails if code does not call back: then even assert(true) checks
+// something.
+func counts(src *lexer.Source, s lexer.Span) bool {
+	for i := s.From; i < min(s.To, len(src.Tokens)); i++ {
+		if t := src.At(i); t.Kind == lexer.Word && countWords[t.Text] {
+			return true
+		}
+	}
+	return false
+}
 
 // callsIn reports whether a part of a source calls something whose effect may matter, and whether that
 // may check something.

@@ -30,6 +30,7 @@ func TestANewTestThatProvesNothingIsListedWithItsReason(t *testing.T) {
 		{"JavaScript", change{"a.test.ts", js, js + "test('a', () => { expect(true).toBe(true); });\ntest('b', () => { expect(b()).toBe(1); });\n"}, []string{"always_passes a"}},
 		{"JavaScript without a matcher", change{"a.test.ts", js, js + "test('a', () => { expect(a()); });\n"}, []string{"always_passes a"}},
 		{"JavaScript that catches its failure", change{"a.test.ts", js, js + "test('a', () => { try { expect(a()).toBe(1); } catch (e) {} });\n"}, []string{"always_passes a"}},
+		{"JavaScript that counts its assertions", change{"a.test.js", gone, "test('a', t => { t.plan(1); a({ f: () => { t.ok(true); } }); });\n"}, nil},
 		{"Python asserts a constant", change{"tests/test_a.py", gone, "def test_a():\n    a()\n    assert True\n"}, []string{"always_passes test_a"}},
 		{"Python passes", change{"tests/test_a.py", gone, "def test_a():\n    pass\n"}, []string{"always_passes test_a"}},
 		{"Python swallows", change{"tests/test_a.py", gone, "def test_a():\n    try:\n        assert a() == 1\n    except Exception:\n        pass\n"}, []string{"always_passes test_a"}},
