@@ -128,7 +128,7 @@ func TestAFollowUpByFormIsRefusedLikeOneByTheAPI(t *testing.T) {
 	} {
 		w := b.upload(t, c.id, c.goal, c.files...)
 		require.Equal(t, c.code, w.Code, name)
-		require.True(t, strings.Contains(w.Body.String(), c.says), "%s: %s", name, c.says)
+		require.Contains(t, w.Body.String(), c.says, name)
 		require.Contains(t, w.Header().Get("Content-Type"), "text/html", name)
 	}
 	w := b.send(t, http.MethodPost, fmt.Sprintf("/runs/%d/follow-up", id), `{"goal": "x"}`)

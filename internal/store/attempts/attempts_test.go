@@ -265,6 +265,15 @@ func TestAttemptsThatPassedReplaceAFailedWinnerOnlyByHand(t *testing.T) {
 	require.Empty(t, instead(), "the winner is being released")
 	records(t, f, run(1), 3, contract.RunChange{Status: contract.StatusFailed, Failure: &contract.Failure{Class: contract.ClassLogic, Code: contract.CodeBranchConflict}})
 	require.Equal(t, []int64{run(3), run(2)}, instead(), "the smaller change first")
-	records(t, f, run(3), 3, contract.RunChange{Status: contract.StatusDone, Commit: "c0ffee"})
-	require.Empty(t, instead(), "one of them was released")
+
+	g = create(t, f, 3)
+	for _, number := range []int{1, 2, 3} {
+		holds(t, f, run(number), 10)
+	}
+	_, err = attempts.Decide(t.Context(), f.Store, contract.AttemptsDecision{Group: g.ID, Winner: run(1), Rule: contract.RuleSize})
+	require.NoError(t, err)
+	records(t, f, run(1), 2, contract.RunChange{Status: contract.StatusFailed})
+	records(t, f, run(2), 2, contract.RunChange{Status: contract.StatusCancelled, Failure: notChosen})
+	records(t, f, run(3), 2, contract.RunChange{Status: contract.StatusDone, Commit: "c0ffee"})
+	require.Empty(t, instead(), "another one was released already")
 }
