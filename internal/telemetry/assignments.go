@@ -52,6 +52,11 @@ func IsSecretName(name string) bool {
 // "name":"value", including JSON nested in JSON strings.
 func redactAssignments(s string) string {
 	c := cuts{text: s}
+	eachAssignment(s, func(_ string, from, to int) { c.cut(from, to) })
+	return c.result()
+}
+
+func eachAssignment(s string, found func(name string, from, to int)) {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '=' && s[i] != ':' {
 			continue
@@ -61,18 +66,17 @@ func redactAssignments(s string) string {
 			continue
 		}
 		if from, to := blockAfter(s, i); from < to {
-			c.cut(from, to)
+			found(name, from, to)
 			i = to - 1
 			continue
 		}
 		v := valueAfter(s, i)
 		from, to := v.from, v.to
 		if from < to && !prose(s, i, name, s[from:to]) && !code(s, name, v) {
-			c.cut(from, to)
+			found(name, from, to)
 			i = to - 1
 		}
 	}
-	return c.result()
 }
 
 // redactFlags removes values that follow a flag with the name of a secret, as in --password hunter2.

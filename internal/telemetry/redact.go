@@ -144,16 +144,23 @@ func redactPEM(s string) string {
 // redactURLs removes the password of ://user:password@host, and a user that is
 // long enough to be a token.
 func redactURLs(s string) string {
-	const scheme = "://"
 	c := cuts{text: s}
+	eachURLPassword(s, c.cut)
+	return c.result()
+}
+
+func eachURLPassword(s string, found func(from, to int)) {
+	const scheme = "://"
 	for at := 0; ; {
 		i := strings.Index(s[at:], scheme)
 		if i < 0 {
-			return c.result()
+			return
 		}
 		at += i + len(scheme)
 		from, to := userinfo(s[at:])
-		c.cut(at+from, at+to)
+		if from < to {
+			found(at+from, at+to)
+		}
 		at += to
 	}
 }
@@ -237,6 +244,10 @@ var tokenForms = []tokenForm{
 	{prefix: "xoxs-", least: 10, alphabet: wordChars},
 	{prefix: "xoxr-", least: 10, alphabet: wordChars},
 	{prefix: "xapp-", least: 10, alphabet: wordChars},
+	{prefix: "xoxe-", least: 20, alphabet: wordChars},
+	{prefix: "dckr_pat_", least: 20, alphabet: wordChars},
+	{prefix: "dckr_oat_", least: 20, alphabet: wordChars},
+	{prefix: "GOCSPX-", least: 20, alphabet: wordChars},
 	{prefix: "sk_live_", least: 16, alphabet: plainChars, digit: true},
 	{prefix: "sk_test_", least: 16, alphabet: plainChars, digit: true},
 	{prefix: "rk_live_", least: 16, alphabet: plainChars, digit: true},
@@ -272,6 +283,11 @@ var secondOfToken = func() (out [256]*[256]bool) {
 
 func redactTokens(s string) string {
 	c := cuts{text: s}
+	eachToken(s, func(from, to int, _ *tokenForm) { c.cut(from, to) })
+	return c.result()
+}
+
+func eachToken(s string, found func(from, to int, form *tokenForm)) {
 	noJWT := 0 // there is no JWT before this offset, which keeps the search linear
 	for at := 0; at+1 < len(s); at++ {
 		second := secondOfToken[s[at]]
@@ -284,11 +300,10 @@ func redactTokens(s string) string {
 		case form.jwt && strings.Count(s[at:end], ".") < 2:
 			noJWT = end
 		default:
-			c.cut(at, end)
+			found(at, end, form)
 			at = end - 1
 		}
 	}
-	return c.result()
 }
 
 // tokenAt returns the format and the end of the token that starts at i, nil if there is none.
