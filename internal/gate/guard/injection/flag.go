@@ -3,6 +3,7 @@ package injection
 import (
 	"encoding/base64"
 	"regexp"
+	"sort"
 	"strings"
 	"sync"
 	"unicode"
@@ -165,14 +166,8 @@ func boundary(s string, at int) int {
 }
 
 func (n *normalized) line(offset int) int {
-	number := 0
-	for _, m := range n.marks {
-		if m.offset > offset {
-			break
-		}
-		number = m.line
-	}
-	return number
+	i := sort.Search(len(n.marks), func(i int) bool { return n.marks[i].offset > offset })
+	return n.marks[max(0, i-1)].line
 }
 
 // inQuotes reports whether a quote precedes a part of a text closely and another follows it.
