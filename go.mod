@@ -72,6 +72,7 @@ require github.com/anthropics/anthropic-sdk-go v1.84.0
 
 require (
 	github.com/BobuSumisu/aho-corasick v1.0.3
+	github.com/hashicorp/go-version v1.7.0
 	github.com/open-policy-agent/opa v1.22.3
 	github.com/spf13/viper v1.19.0
 	github.com/zricethezav/gitleaks/v8 v8.30.1
@@ -92,7 +93,6 @@ require (
 	github.com/google/s2a-go v0.1.9 // indirect
 	github.com/googleapis/enterprise-certificate-proxy v0.3.21 // indirect
 	github.com/gorilla/websocket v1.5.3 // indirect
-	github.com/hashicorp/go-version v1.7.0 // indirect
 	github.com/hashicorp/hcl v1.0.0 // indirect
 	github.com/lestrrat-go/blackmagic v1.0.4 // indirect
 	github.com/lestrrat-go/dsig v1.4.0 // indirect

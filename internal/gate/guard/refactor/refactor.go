@@ -131,7 +131,7 @@ type shape struct {
 	known      bool
 	params     []param
 	result     string // "": none, or not written
-	text       string // of what is no function: its type
+	text       string // of anything else than a function: its type
 	alias      bool   // it is another name for something elsewhere
 	open       bool   // it has members of other types, which are not known
 	closed     bool   // an interface that only its own package can implement
