@@ -6,8 +6,8 @@
 package change
 
 import (
+	"bytes"
 	"context"
-	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -125,7 +125,7 @@ func (v Version) Regular() bool { return v.Mode == ModeFile || v.Mode == ModeExe
 // Binary reports whether it is a file with content that is not text, by git's rule: a zero byte in
 // the first 8,000. Unread content counts as binary.
 func (v Version) Binary() bool {
-	return v.Regular() && (v.Unread || slices.Contains(v.Content[:min(len(v.Content), 8000)], 0))
+	return v.Regular() && (v.Unread || bytes.IndexByte(v.Content[:min(len(v.Content), 8000)], 0) >= 0)
 }
 
 // Added reports whether the change creates the entry; a rename creates none.
