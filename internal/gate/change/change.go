@@ -81,6 +81,15 @@ type Limits struct {
 	// Allowed and Protected are patterns of paths. Without Allowed, all that are not protected are
 	// allowed.
 	Allowed, Protected []string
+	// Labels are labels of runs that mean the same as RocketGPT's own.
+	Labels Labels
+}
+
+// Labels are names of labels by what they mean.
+type Labels struct {
+	// Blocked forbid that a change is applied, NeedsApproval ask for a person's approval, and Automerge
+	// want it merged without a person.
+	Blocked, NeedsApproval, Automerge []string
 }
 
 // File is an entry that differs between two trees.
