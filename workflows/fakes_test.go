@@ -59,9 +59,9 @@ type runFixture struct {
 	infra       bool             // checks fail because of a machine
 	releases    func(commit int) // called while a release is running
 	planned     []contract.PlanInput
-	edits       bool                                         // plans contain edits
-	byPlan      []bool                                       // of each turn of a step: it was the plan's
-	onPlan      func(contract.PlanInput) contract.PlanResult // may ask for another turn
+	edits       bool                                          // plans contain edits
+	byPlan      []bool                                        // of each turn of a step: it was the plan's
+	onPlan      func(contract.PlanInput) contract.PlanResult  // may ask for another turn
 	gate        func(contract.GateInput) contract.GateVerdict // of runs with a gate
 	judged      []contract.GateInput
 }

@@ -20,7 +20,9 @@ func verdictOn(in contract.GateInput, d contract.GateDecision, guard string) con
 	}
 }
 
-func allowed(in contract.GateInput) contract.GateVerdict { return verdictOn(in, contract.GateAllow, "") }
+func allowed(in contract.GateInput) contract.GateVerdict {
+	return verdictOn(in, contract.GateAllow, "")
+}
 
 func stages(judged []contract.GateInput) (out []contract.GateStage) {
 	for _, in := range judged {

@@ -76,7 +76,7 @@ func (x *indexing) open() {
 	e, err := embedding.ForBrain(x.Config, x.fixture.Store, x.Model, setup.Admission(x.Config, x.fixture.Store, x.Model, log), log)
 	require.NoError(x.t, err)
 	x.Brain = brain.New(brain.Options{Root: x.root, Workspaces: x.workspaces, Store: x.fixture.Store, Embeddings: e, Log: log})
-	x.t.Cleanup(x.Brain.Close)
+	x.t.Cleanup(x.Close)
 }
 
 func (x *indexing) git(args ...string) {

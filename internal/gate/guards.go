@@ -1,22 +1,35 @@
 package gate
 
 import (
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/gate/change"
+	"github.com/rocketgpt/orchestrator/internal/gate/guard/dependencies"
+	"github.com/rocketgpt/orchestrator/internal/gate/guard/injection"
+	"github.com/rocketgpt/orchestrator/internal/gate/guard/labels"
 	"github.com/rocketgpt/orchestrator/internal/gate/guard/refactor"
 	"github.com/rocketgpt/orchestrator/internal/gate/guard/rewrite"
 	"github.com/rocketgpt/orchestrator/internal/gate/guard/secrets"
 	"github.com/rocketgpt/orchestrator/internal/gate/guard/syntax"
 	"github.com/rocketgpt/orchestrator/internal/gate/guard/tests"
+	"github.com/rocketgpt/orchestrator/internal/gate/guard/workflow"
 )
 
 // Guards returns all guards, as configured.
 func Guards(cfg *config.Config) ([]change.Guard, error) {
-	guards := []change.Guard{secrets.Guard, rewrite.Guard, refactor.Guard, syntax.Guard}
+	guards := []change.Guard{secrets.Guard, rewrite.Guard, refactor.Guard, syntax.Guard, workflow.Guard, labels.Guard, injection.Guard}
 	if cfg.Verification.PinnedTests == "enforce" { // otherwise, verification reports what it finds
 		guards = append(guards, tests.Guard)
 	}
-	return guards, nil
+	if cfg.Gate.Advisories == "" {
+		return append(guards, dependencies.Guard), nil
+	}
+	advisories, err := dependencies.LoadAdvisories(cfg.Gate.Advisories)
+	if err != nil {
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the advisories (gate.advisories) cannot be read")
+	}
+	return append(guards, dependencies.New(advisories)), nil
 }
 
 // publication are the names of the guards that look for what must not be published, in whatever commit.

@@ -61,6 +61,7 @@ func assemble(ctx context.Context, cfg *config.Config, guards []change.Guard, op
 		limits: change.Limits{
 			Files: l.Files, Deletions: l.Deletions, Lines: l.Lines, FileBytes: l.FileBytes.Int64(), Bytes: l.Bytes.Int64(),
 			Allowed: g.Allowed, Protected: cfg.Git.Protected,
+			Labels: change.Labels{Automerge: g.Labels.Automerge, NeedsApproval: g.Labels.Review, Blocked: g.Labels.Blocked},
 		},
 		labels: policy.Labels{Allowed: g.Labels.Allowed, Automerge: g.Labels.Automerge, Blocked: g.Labels.Blocked, Review: g.Labels.Review},
 	}, nil

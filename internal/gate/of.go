@@ -26,7 +26,7 @@ func Settings(cfg *config.Config) *contract.GateSettings {
 	}
 	g, l := cfg.Gate, cfg.Gate.Limits
 	return &contract.GateSettings{
-		Policy: g.Policy, Tests: string(cfg.Verification.PinnedTests),
+		Policy: g.Policy, Tests: cfg.Verification.PinnedTests,
 		Limits: contract.GateLimits{
 			Files: l.Files, Deletions: l.Deletions, Lines: l.Lines, FileBytes: l.FileBytes.Int64(), Bytes: l.Bytes.Int64(), Allowed: g.Allowed,
 		},

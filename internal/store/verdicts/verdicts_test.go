@@ -52,7 +52,7 @@ func TestAVerdictIsStoredOnceWithItsEvent(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, contract.GateAllow, changed.Decision, "other policies judge again")
 
-	events, err := f.Store.Events(t.Context(), run.ID, 0, 0)
+	events, err := f.Events(t.Context(), run.ID, 0, 0)
 	require.NoError(t, err)
 	var gate []contract.EventType
 	for _, e := range events {

@@ -129,10 +129,10 @@ func near(a, b string) bool {
 	if shorter < minOneEdit || numbered(a, b) {
 		return false
 	}
-	switch distance := levenshtein.ComputeDistance(a, b); {
-	case distance == 1:
+	switch levenshtein.ComputeDistance(a, b) {
+	case 1:
 		return shorter > minOneEdit || len(a) != len(b)
-	case distance == 2:
+	case 2:
 		return exchanged(a, b) || shorter >= minTwoEdits && a[0] == b[0] && !strings.ContainsAny(a, "/:")
 	}
 	return false

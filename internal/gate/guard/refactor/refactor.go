@@ -340,7 +340,7 @@ func (j *judge) reportLost(b, a *scope, lost []string) {
 			used[to.key()] = true
 			j.report(RuleRenamed, contract.SeverityMajor, x,
 				fmt.Sprintf("the exported %s %s is gone; %s, which is new, looks like its new name", x.kind, change.Clean(k), change.Clean(to.key())),
-				"keep the old name for those who use it, or say so in the plan", x.name)
+				"keep the old name for callers that use it, or say so in the plan", x.name)
 			continue
 		}
 		severity := contract.SeverityMajor

@@ -155,7 +155,7 @@ jobs:
 `
 
 // with returns the safe workflow with a change.
-func with(old, new string) string { return strings.Replace(safe, old, new, 1) }
+func with(old, text string) string { return strings.Replace(safe, old, text, 1) }
 
 func TestOnlyNewDangersOfAWorkflowAreFound(t *testing.T) {
 	t.Parallel()
@@ -196,7 +196,7 @@ func TestOnlyNewDangersOfAWorkflowAreFound(t *testing.T) {
 		"a lint":                {with("make test", "echo ${{ nothing.x }}"), []string{"minor workflow-lint:10"}},
 		"a syntax error":        {with("runs-on", "run-on"), []string{"medium workflow-invalid:6", "medium workflow-invalid:7"}},
 		"no YAML":               {safe + "\t{", []string{"medium workflow-invalid"}},
-		"an empty file":         {"\n", []string{"medium workflow-invalid"}},
+		"an empty file":         {"\n", []string{"medium workflow-invalid:1"}},
 	} {
 		got := changed(t, ".github/workflows/ci.yml", safe, c.after)
 		require.ElementsMatch(t, c.want, got, name)

@@ -5,7 +5,7 @@ package rgpt.defaults
 import data.rgpt.lib
 
 # Guards whose major findings no approval outweighs.
-forbidden_guards := {"secrets", "injection"}
+forbidden_guards := {"secrets"}
 
 # verdict decides about a major finding.
 verdict(f) := "deny" if {

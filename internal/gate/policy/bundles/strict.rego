@@ -1,5 +1,6 @@
 # The strict bundle: the default one, which also asks about medium findings and about changes
-# that stay on the host, and denies a step that leaves new syntax errors or tests that prove less.
+# that stay on the host, and denies a step that leaves new syntax errors, tests that prove
+# less, or text that instructs agents.
 package rgpt.strict
 
 import data.rgpt.defaults
@@ -10,13 +11,16 @@ deny contains r if some r in defaults.deny
 deny contains lib.reason(f) if {
 	some f in input.findings
 	f.severity == "major"
-	f.guard in {"syntax", "tests"}
+	f.guard in {"syntax", "tests", "injection"}
 	not lib.unreadable(f)
 }
 
 denied := {r.id | some r in deny}
 
-needs_approval contains r if some r in defaults.needs_approval
+needs_approval contains r if {
+	some r in defaults.needs_approval
+	not denied[r.id]
+}
 
 needs_approval contains lib.reason(f) if {
 	some f in input.findings
