@@ -74,7 +74,7 @@ func (w *stackTests) workflowPushed(t *testing.T) {
 	list, _ := w.verdicts(t, id)
 	require.NotEmpty(t, list[1].ApprovedBy)
 	report := w.OK(t, "run", "export", fmt.Sprint(id)).Stdout
-	require.Contains(t, report, "needs_approval, approved by ")
+	require.Contains(t, report, "needs approval, approved by ")
 	require.Contains(t, w.OK(t, "ledger", "show", "--run", fmt.Sprint(id)).Stdout, "approval.granted")
 	w.OK(t, "ledger", "verify")
 }

@@ -22,7 +22,7 @@ func gate(b *strings.Builder, d views.RunDetails) {
 		if v.Step != "" {
 			what += " " + v.Step
 		}
-		decision := string(v.Decision)
+		decision := strings.ReplaceAll(string(v.Decision), "_", " ")
 		if v.ApprovedBy != "" {
 			decision += ", approved by " + v.ApprovedBy
 		}
