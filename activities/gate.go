@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,22 +37,34 @@ func (a *Activities) JudgeChange(ctx context.Context, in contract.GateInput) (co
 	if err != nil {
 		return contract.GateVerdict{}, err
 	}
-	known, found, err := verdicts.Find(ctx, a.Store, j.key)
+	v, err := j.verdict(ctx)
+	return slim(v), err
+}
+
+// verdict returns the stored verdict, or judges the change: for the first time, or because the policies
+// of this version are others than those that judged it.
+func (j *gateCase) verdict(ctx context.Context) (contract.GateRecord, error) {
+	st, stage := j.activities.Store, string(j.in.Stage)
+	known, found, err := verdicts.Find(ctx, st, j.key)
 	if err != nil || found {
-		return slim(known), err
+		return known, err
 	}
 	started := time.Now()
 	record, err := j.decide(ctx)
 	if err != nil {
-		return contract.GateVerdict{}, err
+		return record, err
 	}
-	telemetry.GateDuration.WithLabelValues(string(in.Stage)).Observe(time.Since(started).Seconds())
-	stored, err := verdicts.Save(ctx, a.Store, j.key.Policy, record)
-	if err != nil {
-		return contract.GateVerdict{}, err
+	telemetry.GateDuration.WithLabelValues(stage).Observe(time.Since(started).Seconds())
+	stored, err := verdicts.Save(ctx, st, j.key.Policy, record)
+	if err == nil {
+		telemetry.Verdicts.WithLabelValues(stage, string(stored.Decision)).Inc()
 	}
-	telemetry.Verdicts.WithLabelValues(string(in.Stage), string(stored.Decision)).Inc()
-	return slim(stored), nil
+	return stored, err
+}
+
+// unchanged reports whether no state that would be published differs from where the change begins.
+func (j *gateCase) unchanged() bool {
+	return j.in.To.Tree == j.in.From.Tree && !slices.ContainsFunc(j.in.Stages, func(w contract.Workspace) bool { return w.Tree != j.in.From.Tree })
 }
 
 // slim returns what the workflow needs of a verdict.
@@ -76,6 +89,7 @@ type gateCase struct {
 	in         contract.GateInput
 	run        store.Run
 	texts      []change.Text
+	said       change.Plan
 	author     change.Role
 	key        verdicts.Key
 }
@@ -93,6 +107,9 @@ func (a *Activities) gateCase(ctx context.Context, run store.Run, in contract.Ga
 	}
 	j := &gateCase{activities: a, gate: g, in: in, run: run, author: authors[in.Stage]}
 	if j.texts, err = a.published(ctx, in); err != nil {
+		return nil, err
+	}
+	if j.said, err = j.plan(ctx); err != nil {
 		return nil, err
 	}
 	subject, err := j.subject()
@@ -146,7 +163,9 @@ func (j *gateCase) subject() (string, error) {
 		Trees  []string
 		Texts  []change.Text
 		Labels []string
-	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Settings.Gate.Labels})
+		Plan   change.Plan
+		Model  string
+	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Settings.Gate.Labels, j.said, j.model()})
 	if err != nil {
 		return "", fmt.Errorf("encode what is judged: %w", err)
 	}
@@ -209,18 +228,12 @@ func (j *gateCase) change(ctx context.Context) (change.Change, error) {
 	}
 	for _, stage := range j.in.Stages {
 		if to := stage.Of(j.in.To); stage.Tree != j.in.To.Tree {
-			part, err := gate.Read(ctx, j.activities.Workspaces, from, to)
-			if err != nil {
-				return c, err
-			}
-			part.Author = j.author
-			c.Earlier = append(c.Earlier, part)
+			c.Earlier = append(c.Earlier, func(ctx context.Context) (change.Change, error) {
+				return gate.Read(ctx, j.activities.Workspaces, from, to)
+			})
 		}
 	}
-	c.Author, c.Texts, c.Labels = j.author, j.texts, j.run.Settings.Gate.Labels
-	if c.Plan, err = j.plan(ctx); err != nil {
-		return c, err
-	}
+	c.Author, c.Texts, c.Labels, c.Plan = j.author, j.texts, j.run.Settings.Gate.Labels, j.said
 	return c, nil
 }
 
@@ -254,11 +267,14 @@ func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.
 	if err != nil {
 		return err
 	}
-	v, found, err := verdicts.Find(ctx, a.Store, j.key)
+	if j.unchanged() {
+		return nil // nothing would be published
+	}
+	v, err := j.verdict(ctx)
 	switch {
 	case err != nil:
 		return err
-	case !found || in.Gate != v.Subject:
+	case in.Gate != v.Subject:
 		return fault.New(contract.ClassRuntime, contract.CodeUnknown,
 			"the policy gate has not judged what run %d would release; nothing was released", run.ID)
 	case v.Decision == contract.GateAllow:
@@ -280,11 +296,18 @@ func (a *Activities) deniedRepair(ctx context.Context, in contract.JudgeInput) (
 	if err != nil || run.Settings.Gate == nil {
 		return "", err
 	}
-	v, err := a.JudgeChange(ctx, contract.GateInput{
-		Execution: in.Execution, Stage: contract.GateRepair, Step: in.Execution.Step, From: in.From, To: in.To,
-	})
-	if err != nil || v.Decision != contract.GateDeny {
-		return "", err
+	judged := []contract.GateInput{{Execution: in.Execution, Stage: contract.GateRepair, Step: in.Execution.Step, From: in.From, To: in.To}}
+	if in.StepFrom.Tree != "" { // the step failed before it was judged, and its change becomes part of the repair
+		judged = append(judged, contract.GateInput{Execution: in.Execution, Stage: contract.GateStep, Step: in.Step, From: in.StepFrom, To: in.To})
 	}
-	return "the repair was discarded because the policy gate denied it: " + clipped(v.Summary(), causeBytes), nil
+	for _, one := range judged {
+		v, err := a.JudgeChange(ctx, one)
+		if err != nil {
+			return "", err
+		}
+		if v.Decision == contract.GateDeny {
+			return "the repair was discarded because the policy gate denied it: " + clipped(v.Summary(), causeBytes), nil
+		}
+	}
+	return "", nil
 }

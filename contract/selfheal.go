@@ -219,7 +219,11 @@ type JudgeInput struct {
 	Number    int          `json:"number"`    // of the heal
 	From      Workspace    `json:"from"`
 	To        Workspace    `json:"to"`
-	LocalOnly bool         `json:"quick,omitempty"` // return Cold instead of fetching the repository
+	// Step is the step whose failed work the repair continues, and StepFrom where that began; empty:
+	// the repair continues what was accepted before.
+	Step      string    `json:"step,omitempty"`
+	StepFrom  Workspace `json:"step_from,omitzero"`
+	LocalOnly bool      `json:"quick,omitempty"` // return Cold instead of fetching the repository
 }
 
 // Judgement is the diff of a repair, or why it is refused.

@@ -58,7 +58,7 @@ $$;
 -- Appends an entry in the caller's transaction. It runs with the rights of its owner, so that others need
 -- no right to write the table.
 CREATE FUNCTION rgpt_ledger_append(actor TEXT, name TEXT, action TEXT, object TEXT, run_id BIGINT, details TEXT)
-RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     head orchestrator_ledger_head;
     now_at TIMESTAMPTZ;
@@ -75,6 +75,8 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
+-- Others append by the triggers, which run with the rights of the owner.
+REVOKE EXECUTE ON FUNCTION rgpt_ledger_append FROM PUBLIC;
 
 -- +goose StatementBegin
 -- Entries do not change, except that their details may be removed.
@@ -95,9 +97,9 @@ CREATE TRIGGER orchestrator_ledger_whole BEFORE TRUNCATE ON orchestrator_ledger 
 -- +goose StatementBegin
 -- Events that say who did what become entries, in their own transaction, at its end: the lock of the
 -- chain is the last that a transaction takes, and the shortest.
-CREATE FUNCTION rgpt_ledger_event() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+CREATE FUNCTION rgpt_ledger_event() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
-    by_whom TEXT := coalesce(NEW.payload ->> 'by', '');
+    by_whom TEXT := coalesce(nullif(NEW.payload ->> 'by', 'the clock'), '');
     done_step TEXT := coalesce(NEW.payload ->> 'step', '');
     object TEXT := 'run ' || NEW.run_id;
     author TEXT;
@@ -136,7 +138,7 @@ CREATE CONSTRAINT TRIGGER orchestrator_ledger_events AFTER INSERT ON orchestrato
     EXECUTE FUNCTION rgpt_ledger_event();
 
 -- +goose StatementBegin
-CREATE FUNCTION rgpt_ledger_policies() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+CREATE FUNCTION rgpt_ledger_policies() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     PERFORM rgpt_ledger_append('system', 'rgpt', 'policies.changed', 'policies ' || NEW.digest, 0, jsonb_build_object('digest', NEW.digest)::text);
     RETURN NULL;

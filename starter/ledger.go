@@ -70,8 +70,8 @@ func newLedgerVerify(a *app) *cobra.Command {
 		Long: `Reads the whole ledger from the database and checks each entry against the one before it, and all
 checkpoints against their signatures and entries. The exit code is 1 if something was changed.
 
-Anyone who owns the database and this host could make a whole new chain with new checkpoints. Keep
-checkpoints and the public key elsewhere, and verify with them.`,
+Anyone who owns the database could make a whole new chain. Keep checkpoints and the public key
+elsewhere, and verify with them.`,
 		Example: `  rgpt ledger verify
   rgpt ledger verify --checkpoint /backup/2026-11-01.json --key MCowBQYDK2Vw…`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

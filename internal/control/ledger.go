@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -25,9 +26,13 @@ func (r *Runs) Ledger(ctx context.Context, f chain.Filter) ([]ledger.Entry, erro
 	return chain.List(ctx, r.Store, f)
 }
 
-// ledgerKey returns the key that signs checkpoints.
+func (r *Runs) keyFile() string {
+	return cmp.Or(r.Config.Ledger.KeyFile, filepath.Join(r.DataDir, "ledger-key.pem"))
+}
+
+// ledgerKey returns the key that signs checkpoints. It makes one if there is none yet.
 func (r *Runs) ledgerKey() (ed25519.PrivateKey, error) {
-	key, err := ledger.Key(cmp.Or(r.Config.Ledger.KeyFile, filepath.Join(r.DataDir, "ledger-key.pem")))
+	key, err := ledger.Key(r.keyFile())
 	if err != nil {
 		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the ledger has no key for checkpoints (ledger.key_file)")
 	}
@@ -38,16 +43,19 @@ func (r *Runs) ledgerKey() (ed25519.PrivateKey, error) {
 // the artifacts, and those that the caller has kept. public is the key with which they must be signed;
 // nil: that of this installation. A checkpoint with another signature is an error of the report.
 func (r *Runs) VerifyLedger(ctx context.Context, kept []ledger.Checkpoint, public ed25519.PublicKey) (ledger.Report, error) {
-	if public == nil {
+	stored, err := chain.Checkpoints(ctx, r.Store)
+	if err != nil {
+		return ledger.Report{}, err
+	}
+	if public == nil && len(stored)+len(kept) > 0 {
+		if _, err := os.Stat(r.keyFile()); err != nil {
+			return ledger.Report{}, wrong("the key %s that signed the ledger's checkpoints is not on this host; name its public key (--key), as rgpt ledger checkpoint printed it", r.keyFile())
+		}
 		key, err := r.ledgerKey()
 		if err != nil {
 			return ledger.Report{}, err
 		}
 		public, _ = key.Public().(ed25519.PublicKey)
-	}
-	stored, err := chain.Checkpoints(ctx, r.Store)
-	if err != nil {
-		return ledger.Report{}, err
 	}
 	var trusted []ledger.Checkpoint
 	var faults []ledger.Fault

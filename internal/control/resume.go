@@ -118,6 +118,9 @@ func (r *Runs) Fork(ctx context.Context, o rerun.ForkRequest) (Created, error) {
 		return Created{}, err
 	}
 	fork.IdempotencyKey, fork.RequestDigest = o.Key, digest
+	if fork.Settings.Gate, err = r.gateOfFork(ctx, fork.Settings.Gate); err != nil {
+		return Created{}, err
+	}
 	var out Created
 	if out.Run, out.Fresh, err = r.Store.CreateRun(ctx, fork); err != nil {
 		return Created{}, err

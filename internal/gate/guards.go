@@ -32,5 +32,8 @@ func Guards(cfg *config.Config) ([]change.Guard, error) {
 	return append(guards, dependencies.New(advisories)), nil
 }
 
+// amounts are the rules about the size of a change, which is that of the whole change.
+var amounts = []string{"files", "lines", "size", "deletions", "mass-deletion"}
+
 // publication are the names of the guards that look for what must not be published, in whatever commit.
 var publication = []string{"secrets", "workflow", "rewrite", "injection"}

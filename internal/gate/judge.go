@@ -140,14 +140,18 @@ func (g *Gate) findings(ctx context.Context, c change.Change) ([]change.Finding,
 		return found, err
 	}
 	published := slices.DeleteFunc(slices.Clone(g.guards), func(guard change.Guard) bool { return !slices.Contains(publication, guard.Name()) })
-	for _, earlier := range c.Earlier {
-		earlier.Limits, earlier.Plan, earlier.Labels = c.Limits, c.Plan, c.Labels
+	for _, read := range c.Earlier {
+		earlier, err := read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		earlier.Author, earlier.Limits, earlier.Plan, earlier.Labels = c.Author, c.Limits, c.Plan, c.Labels
 		more, err := Findings(ctx, published, earlier)
 		if err != nil {
 			return nil, err
 		}
 		for _, f := range more {
-			if !slices.Contains(found, f) {
+			if !slices.Contains(found, f) && !slices.Contains(amounts, f.Rule) {
 				f.Message += " (in a commit that a later one changes; it would be published all the same)"
 				found = append(found, f)
 			}

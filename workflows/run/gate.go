@@ -1,6 +1,8 @@
 package run
 
 import (
+	"slices"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -12,14 +14,16 @@ import (
 // approval and the release. It returns the failure of a change that is denied.
 func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef) *contract.Failure {
 	r.Gate = contract.GateVerdict{}
-	if r.in.Settings.Gate == nil || r.Workspace.Tree == r.in.Settings.Repo.Tree {
+	base := r.in.Settings.Repo.Tree
+	changed := slices.ContainsFunc(r.Stages, func(w contract.Workspace) bool { return w.Tree != base })
+	if r.in.Settings.Gate == nil || r.Workspace.Tree == base && !changed {
 		return nil // nothing would be released
 	}
 	credits := make([]contract.Credit, len(r.Changes))
 	for i, c := range r.Changes {
 		credits[i] = r.Credits[c.Step]
 	}
-	verdict, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityGate, 0, func(quick bool) any {
+	verdict, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityGate, len(r.Stages), func(quick bool) any {
 		return contract.GateInput{
 			Execution: execution, Stage: contract.GateRelease, PlanID: r.PlanID,
 			From: r.in.Settings.Repo.Workspace().Slim(), To: r.Workspace, Stages: r.Stages, Credits: credits, LocalOnly: quick,

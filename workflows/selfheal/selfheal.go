@@ -450,7 +450,11 @@ func (h *heal) judge(ctx workflow.Context, execution contract.ExecutionRef, from
 	ctx, done := disconnected(ctx)
 	defer done()
 	judged, err := affinity.LocalFirst(ctx, &affinity.Affinity{Queue: contract.QueueRepair}, contract.ActivityJudge, 0, func(quick bool) any {
-		return contract.JudgeInput{Execution: execution, Number: h.in.Number, From: from, To: to, LocalOnly: quick}
+		in := contract.JudgeInput{Execution: execution, Number: h.in.Number, From: from, To: to, LocalOnly: quick}
+		if h.in.Phase == contract.PhaseBuilder && h.in.From.Tree != "" {
+			in.Step, in.StepFrom = h.in.Step, h.in.From.Of(to)
+		}
+		return in
 	}, func(j contract.Judgement) bool { return j.Cold })
 	h.output.Diff, h.output.Before["tree"] = judged.Diff, from.Tree
 	return judged, err

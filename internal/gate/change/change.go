@@ -29,8 +29,9 @@ type Change struct {
 	Labels []string
 	// Limits are the configured limits.
 	Limits Limits
-	// Earlier are the changes from Base to states before Tree that are published as well, as commits.
-	Earlier []Change
+	// Earlier read the changes from Base to states before Tree that are published as well, as commits.
+	// They are functions, because all of them together may not fit into memory.
+	Earlier []func(ctx context.Context) (Change, error)
 	// Unread is the number of changed entries that are not in Files because there are too many.
 	Unread int
 }

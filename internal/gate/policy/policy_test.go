@@ -69,6 +69,9 @@ func TestTheBundlesDecideByGuardRuleSeverityStageAndAuthor(t *testing.T) {
 		{"blocked", release, change.RoleRun, finding(major, "labels", "blocked", ""), deny, deny, allow},
 		{"dependency", release, change.RoleRun, finding(major, "dependencies", "advisory", "a"), ask, ask, allow},
 		{"failed guard", release, change.RoleRun, finding(major, "secrets", "unreadable", ""), ask, ask, deny},
+		{"unexamined", release, change.RoleRun, finding(medium, "secrets", "unexamined", "a"), ask, ask, deny},
+		{"unread file", release, change.RoleRun, finding(medium, "rewrite", "unread-file", "a"), ask, ask, allow},
+		{"unread file in a step", step, change.RoleBuilder, finding(medium, "rewrite", "unread-file", "a"), allow, allow, allow},
 		{"unknown guard", release, change.RoleRun, finding(major, "new", "rule", ""), ask, ask, allow},
 		{"minor", release, change.RoleRun, finding(minor, "tests", "style", "a"), allow, allow, allow},
 	} {

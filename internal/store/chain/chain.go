@@ -5,7 +5,6 @@ package chain
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/rocketgpt/orchestrator/internal/ledger"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -121,13 +120,6 @@ func Checkpoints(ctx context.Context, st *store.Store) ([]Stored, error) {
 	return rowconv.Convert(rows, func(r db.CheckpointsRow) Stored {
 		return Stored{Checkpoint: ledger.Checkpoint{Seq: r.Seq, Hash: r.Hash, At: r.At, Key: r.Key, Signature: r.Signature}, Artifact: r.Artifact}
 	}), dberr.Explain(err, "read the checkpoints of the ledger")
-}
-
-// Forget removes the details of entries that are older, at most the given number, and returns how many.
-// The chain stays whole.
-func Forget(ctx context.Context, st *store.Store, before time.Time, most int) (int64, error) {
-	n, err := st.Queries().ForgetLedgerDetails(ctx, db.ForgetLedgerDetailsParams{Before: before, Most: int32(most)})
-	return n, dberr.Explain(err, "remove details of the ledger")
 }
 
 func entry(r db.LedgerEntry) ledger.Entry {

@@ -204,13 +204,14 @@ func TestTamperingIsFoundWithItsPlace(t *testing.T) {
 	}
 }
 
-func TestRetentionRemovesDetailsAndLeavesTheChainWhole(t *testing.T) {
+func TestRemovedDetailsLeaveTheChainWhole(t *testing.T) {
 	t.Parallel()
 	f := storetest.Setup(t)
 	filled(t, f, 5)
-	n, err := chain.Forget(t.Context(), f.Store, time.Now().Add(time.Hour), 4)
-	require.NoError(t, err)
-	require.EqualValues(t, 4, n)
+	storetest.Query(t, f.URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, `UPDATE orchestrator_ledger SET details = NULL WHERE seq < 5`)
+		require.NoError(t, err)
+	})
 	report := verify(t, f)
 	require.True(t, report.OK(), report.Faults)
 	require.EqualValues(t, 4, report.Removed)

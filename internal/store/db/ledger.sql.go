@@ -77,25 +77,6 @@ func (q *Queries) Checkpoints(ctx context.Context) ([]CheckpointsRow, error) {
 	return items, nil
 }
 
-const forgetLedgerDetails = `-- name: ForgetLedgerDetails :execrows
-UPDATE orchestrator_ledger SET details = NULL
-WHERE seq IN (SELECT l.seq FROM orchestrator_ledger l WHERE l.at < $1::timestamptz AND l.details IS NOT NULL ORDER BY l.seq LIMIT $2::int)
-`
-
-type ForgetLedgerDetailsParams struct {
-	Before time.Time
-	Most   int32
-}
-
-// Removes the details of old entries; the chain stays whole.
-func (q *Queries) ForgetLedgerDetails(ctx context.Context, arg ForgetLedgerDetailsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, forgetLedgerDetails, arg.Before, arg.Most)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const lastLedgerEntries = `-- name: LastLedgerEntries :many
 SELECT seq, at, actor, name, action, object, run_id, details, digest, previous, hash
 FROM orchestrator_ledger

@@ -23,8 +23,3 @@ VALUES (@seq, @hash, @at, @key, @signature, @artifact) ON CONFLICT (seq) DO NOTH
 
 -- name: Checkpoints :many
 SELECT seq, hash, at, key, signature, artifact FROM orchestrator_ledger_checkpoints ORDER BY seq;
-
--- name: ForgetLedgerDetails :execrows
--- Removes the details of old entries; the chain stays whole.
-UPDATE orchestrator_ledger SET details = NULL
-WHERE seq IN (SELECT l.seq FROM orchestrator_ledger l WHERE l.at < @before::timestamptz AND l.details IS NOT NULL ORDER BY l.seq LIMIT @most::int);

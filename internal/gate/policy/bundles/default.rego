@@ -42,8 +42,16 @@ leaves if input.stage == "check"
 # question about one.
 majors := [{"finding": f, "verdict": verdict(f)} |
 	some f in input.findings
-	f.severity == "major"
+	weighs(f)
 ]
+
+# weighs: a finding that decides. What was not examined could be anything.
+weighs(f) if f.severity == "major"
+
+weighs(f) if {
+	f.severity == "medium"
+	lib.unreadable(f)
+}
 
 deny contains lib.reason(m.finding) if {
 	some m in majors
@@ -62,7 +70,7 @@ info contains lib.reason(m.finding) if {
 
 info contains lib.reason(f) if {
 	some f in input.findings
-	f.severity != "major"
+	not weighs(f)
 }
 
 deny contains {"text": text, "guard": "labels", "rule": "blocked"} if {

@@ -49,4 +49,4 @@ blocked(f) if {
 }
 
 # unreadable: the guard could not examine the change.
-unreadable(f) if f.rule == "unreadable"
+unreadable(f) if f.rule in {"unreadable", "unexamined", "unread-file", "workflow-unread"}

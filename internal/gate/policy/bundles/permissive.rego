@@ -8,6 +8,13 @@ denied(f) if {
 	f.guard == "secrets"
 }
 
+# What was not examined could contain a secret.
+denied(f) if {
+	f.severity == "medium"
+	f.guard == "secrets"
+	lib.unreadable(f)
+}
+
 denied(f) if {
 	f.severity == "major"
 	lib.escapes(f)
