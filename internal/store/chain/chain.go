@@ -41,7 +41,7 @@ func List(ctx context.Context, st *store.Store, f Filter) ([]ledger.Entry, error
 	if f.Limit == 0 {
 		f.Limit = 50
 	}
-	rows, err := st.Queries().LastLedgerEntries(ctx, db.LastLedgerEntriesParams{
+	rows, err := st.ListQueries().LastLedgerEntries(ctx, db.LastLedgerEntriesParams{
 		Before: f.Before, RunID: f.RunID, Action: f.Action, Name: f.Name, Most: rowconv.Limit(f.Limit, 1000),
 	})
 	return rowconv.Convert(rows, entry), dberr.Explain(err, "read the ledger")
