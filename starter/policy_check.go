@@ -43,12 +43,12 @@ func newPolicyCheck(a *app) *cobra.Command {
 policies in .rgpt/policies of the commit that the change is based on. The repository and its work
 tree do not change.
 
-A patch must be in git's format (git diff --binary); - reads it from standard input. It is applied
-to --base in memory.
+A patch must be in the format of git diff, with binary files included; - reads it from standard
+input. It is applied to --base in memory.
 
 Exit codes: 0 allow, 1 error (there is no verdict), 2 deny, 3 interrupted, 4 invalid input,
 5 needs approval.`,
-		Example: `  git diff --binary | rgpt policy check --patch -
+		Example: `  rgpt policy check --patch - < change.diff
   rgpt policy check --diff main..feature --policy strict
   rgpt policy check --patch fix.patch --repo ~/src/app --stage repair --author repair --json`,
 		Args: noArgs,

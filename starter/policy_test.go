@@ -78,7 +78,7 @@ func TestPolicyCheckJudgesAPatchOrADifferenceAndChangesNothing(t *testing.T) {
 	require.Contains(t, p.ok(t, "policy", "check", "--repo", dir, "--diff", "second..main").out, "Allowed")
 	r = p.run(t, "policy", "check", "--repo", dir, "--diff", "main..main", "--label", "blocked")
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.out, "the label blocked forbids a release")
+	require.Contains(t, r.out, "the label blocked forbids that the change is applied")
 	require.Equal(t, before, git("status", "--porcelain")+git("rev-parse", "HEAD"))
 }
 
