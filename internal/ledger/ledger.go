@@ -44,7 +44,7 @@ type Entry struct {
 
 // Sum returns the hash that an entry must have: SHA-256 over its fields in the order of the table, with
 // the time in microseconds since 1970, each field as its length in bytes, a colon, the text and a line
-// feed. Migration 38 has the same formula in SQL.
+// feed. Migration 37 has the same formula in SQL.
 func (e Entry) Sum() string {
 	var text []byte
 	for _, field := range []string{

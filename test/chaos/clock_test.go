@@ -41,7 +41,8 @@ func move(t *testing.T, conn *pgx.Conn, by string) (rows int64) {
 	found, err := conn.Query(ctx, `
 		SELECT format('UPDATE %I SET %s', table_name, string_agg(format('%1$I = %1$I + interval ''`+by+`''', column_name), ', '))
 		FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
-		WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name LIKE 'orchestrator\_%' AND data_type = 'timestamp with time zone' AND is_generated = 'NEVER'
+		WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name LIKE 'orchestrator\_%' AND table_name <> 'orchestrator_ledger' -- append-only
+			AND data_type = 'timestamp with time zone' AND is_generated = 'NEVER'
 		GROUP BY table_name ORDER BY table_name <> 'orchestrator_runs', table_name`)
 	require.NoError(t, err)
 	updates, err := pgx.CollectRows(found, pgx.RowTo[string])
