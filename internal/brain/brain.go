@@ -185,7 +185,7 @@ type Indexed struct {
 // Index makes the index of a workspace's tree available and returns it. It reads only files that no
 // earlier indexing read, on this host or, if the database has their extracts, on another. progress may
 // be nil; it is called often. Index can be interrupted and repeated at any time. It also computes the
-// embeddings that the tree's files lack, if a model is configured; that it cannot is no error.
+// embeddings that the tree's files lack, if a model is configured; a failure to do so is not an error.
 func (b *Brain) Index(ctx context.Context, ws contract.Workspace, progress func(Progress)) (*index.Snapshot, Indexed, error) {
 	began := time.Now()
 	w, stats, err := b.index(ctx, ws, progress)

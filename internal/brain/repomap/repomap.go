@@ -35,7 +35,7 @@ const directoriesShare = 25
 const namedShare = 20
 
 // signaturesOf is the largest number of signatures of the file at a position, from 0, among the files
-// that have signatures and are no tests: documentation and tests must not displace code.
+// that have signatures and are not tests: documentation and tests must not displace code.
 func signaturesOf(position int) int {
 	switch {
 	case position < 3:

@@ -109,7 +109,7 @@ func Encode(parts [][]byte) []byte {
 
 // Decode returns the compact vectors of what Encode returned.
 func Decode(b []byte) ([][]byte, error) {
-	wrong := fmt.Errorf("%d bytes are no vectors", len(b))
+	wrong := fmt.Errorf("%d bytes do not have the form of vectors", len(b))
 	if len(b) < 2 {
 		return nil, wrong
 	}

@@ -61,7 +61,7 @@ type File struct {
 	mu   sync.Mutex
 	file *os.File // closed by the garbage collector, once no Set uses it
 	gen  int      // changes with the rows
-	dims int      // 0: there are no vectors yet
+	dims int      // 0: the file has no vectors yet
 	rows int      // that are known
 	at   map[Key]place
 }

@@ -16,7 +16,7 @@
 //	dependencies/look-alike      medium  the name is close to that of a popular dependency or one in use
 //	                                     (major: it only looks the same): check the spelling
 //	dependencies/malicious       major   packages with this name were malicious: remove it
-//	dependencies/deprecated      minor   the package is no longer maintained: use its successor
+//	dependencies/deprecated      minor   the package is unmaintained: use its successor
 //	dependencies/install-script  medium  a package runs code when it is installed (minor: a popular one)
 //	dependencies/lifecycle       medium  package.json or composer.json runs a new command at installation
 //	dependencies/vulnerable      varies  a known vulnerability, with its own rating: use a fixed version
