@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,8 +34,8 @@ func (s *Stack) CheckNothingLeft(tb testing.TB) {
 	require.NotContains(tb, string(mounts), s.DataDir, "a mount remains")
 }
 
-// processesOf describes the processes whose arguments, environment, working directory or mounts
-// refer to a directory.
+// processesOf describes the processes whose arguments, environment or mounted sources refer to a
+// directory.
 func processesOf(dir string) []string {
 	entries, _ := os.ReadDir("/proc")
 	var out []string
@@ -45,12 +46,29 @@ func processesOf(dir string) []string {
 		}
 		for _, file := range []string{"cmdline", "environ", "mountinfo"} {
 			text, err := os.ReadFile(filepath.Join("/proc", e.Name(), file))
+			if file == "mountinfo" {
+				text = mountSources(text)
+			}
 			if err == nil && bytes.Contains(text, []byte(dir)) {
 				cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 				out = append(out, fmt.Sprintf("%d (%s): %.200s", pid, file, bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '})))
 				break
 			}
 		}
+	}
+	return out
+}
+
+// mountSources removes the mount points from a mountinfo file. A sandbox of another stack has a copy
+// of the host's mounts, and so of a file system that a test mounted in its own directory.
+func mountSources(mountinfo []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(mountinfo) {
+		fields := bytes.Fields(line)
+		if len(fields) > 5 {
+			fields = slices.Delete(fields, 4, 5)
+		}
+		out = append(append(out, bytes.Join(fields, []byte(" "))...), '\n')
 	}
 	return out
 }
