@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/gate"
 	"github.com/rocketgpt/orchestrator/internal/gate/change"
+	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/gate/policy"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
@@ -50,12 +51,12 @@ func (j *gateCase) verdict(ctx context.Context) (contract.GateRecord, error) {
 		return known, err
 	}
 	started := time.Now()
-	record, err := j.decide(ctx)
+	record, basis, err := j.decide(ctx)
 	if err != nil {
 		return record, err
 	}
 	telemetry.GateDuration.WithLabelValues(stage).Observe(time.Since(started).Seconds())
-	stored, err := verdicts.Save(ctx, st, j.key.Policy, record)
+	stored, err := verdicts.Save(ctx, st, j.key.Policy, record, basis)
 	if err == nil {
 		telemetry.Verdicts.WithLabelValues(stage, string(stored.Decision)).Inc()
 	}
@@ -75,7 +76,7 @@ func slim(v contract.GateRecord) contract.GateVerdict {
 			continue
 		}
 		if out.Total++; out.Total <= contract.MaxGateReasons {
-			r.Text = clipped(r.Text, causeBytes)
+			r.Text, r.ID, r.Source = clipped(r.Text, causeBytes), "", "" // the history need not grow by them
 			out.Reasons = append(out.Reasons, r)
 		}
 	}
@@ -174,35 +175,38 @@ func (j *gateCase) subject() (string, error) {
 }
 
 // decide reads the change and judges it.
-func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, error) {
+func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, verdicts.Basis, error) {
 	c, err := j.change(ctx)
 	if err != nil {
-		return contract.GateRecord{}, err
+		return contract.GateRecord{}, verdicts.Basis{}, err
 	}
 	settings := j.run.Settings
-	verdict, found, err := j.gate.Decide(ctx, c, gate.Facts{
+	judged, err := j.gate.Decide(ctx, c, gate.Facts{
 		Stage: policy.Stage(j.in.Stage), Base: gate.Tree(j.activities.Workspaces, settings.Repo.Workspace().Of(j.in.To)),
 		Run: policy.Run{
 			ID: j.run.ID, Project: telemetry.Redact(settings.Repo.URL), Pushes: contract.Pushes(settings.Repo, settings.Release), Model: j.model(),
 		},
 	})
 	if err != nil {
-		return contract.GateRecord{}, err
+		return contract.GateRecord{}, verdicts.Basis{}, err
 	}
+	basis, err := explain.Basis(judged)
+	if err != nil {
+		return contract.GateRecord{}, verdicts.Basis{}, err
+	}
+	verdict := judged.Verdict
 	out := contract.GateRecord{
 		RunID: j.run.ID, ExecutionID: j.in.Execution.ID, Stage: j.in.Stage, Step: j.in.Step, Author: string(j.author),
 		Subject: j.key.Subject, From: j.in.From.Tree, Tree: j.in.To.Tree, Policies: map[string]string{},
-		Decision: contract.GateDecision(verdict.Decision), Automerge: verdict.Automerge, Findings: found,
+		Decision: contract.GateDecision(verdict.Decision), Automerge: verdict.Automerge, Findings: judged.Findings,
 	}
 	for _, b := range verdict.Bundles {
 		out.Policies[b.Name] = b.Digest
 	}
 	for _, r := range verdict.Reasons {
-		out.Reasons = append(out.Reasons, contract.GateReason{
-			Decision: contract.GateDecision(r.Decision), Guard: r.Guard, Rule: r.Rule, Path: r.Path, Line: r.Line, Text: r.Text,
-		})
+		out.Reasons = append(out.Reasons, explain.Reason(r))
 	}
-	return out, nil
+	return out, basis, nil
 }
 
 // model names the model that made the change, if it was one.

@@ -82,7 +82,13 @@ func (d GateDecision) Event() EventType {
 
 // GateReason is a reason for a decision.
 type GateReason struct {
-	Decision GateDecision `json:"decision"` // that it alone demands
+	Decision GateDecision `json:"decision"` // that it alone demands; allow: information
+	// ID is that of the finding, if there is one.
+	ID string `json:"id,omitempty"`
+	// Source is who gave it: the name of a bundle of policies, or gate.
+	Source string `json:"source,omitempty"`
+	// Waived says that the operator's policies waived the finding.
+	Waived bool `json:"waived,omitempty"`
 	Guard    string       `json:"guard,omitempty"`
 	Rule     string       `json:"rule,omitempty"`
 	Path     string       `json:"path,omitempty"`

@@ -13,11 +13,12 @@ import (
 
 func newPolicy(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "policy", Short: "Judge changes with the policies, test them and show them",
+		Use: "policy", Short: "Judge changes with the policies, test them, and explain verdicts",
 		Long: `The policy gate judges every change: guards look for dangers in it, and policies in Rego decide
-what follows. These commands need no running components.`,
+what follows. All commands except explain need no running components.`,
 	}
-	cmd.AddCommand(newPolicyCheck(a), newPolicyTest(a), newPolicyShow(a))
+	cmd.AddCommand(newPolicyExplain(a))
+	cmd.AddCommand(local(newPolicyCheck(a), newPolicyTest(a), newPolicyShow(a))...)
 	return cmd
 }
 

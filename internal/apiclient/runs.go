@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -137,6 +138,16 @@ func (c *Client) Timing(ctx context.Context, id int64) (control.Timing, error) {
 // Rejudge judges the recorded plans and test results of a run again; it changes nothing.
 func (c *Client) Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error) {
 	return ask[control.Retrials](ctx, c, call{method: http.MethodPost, path: runPath(id, "rejudge"), body: rules})
+}
+
+// ExplainGate explains the verdicts of the policy gate about a run's changes, or one of them.
+func (c *Client) ExplainGate(ctx context.Context, id, verdict int64) ([]explain.Explanation, error) {
+	r := read(runPath(id, "gate")...)
+	if verdict != 0 {
+		r.query = parameters("verdict", strconv.FormatInt(verdict, 10))
+	}
+	out, err := ask[apitypes.GateExplanations](ctx, c, r)
+	return out.Verdicts, err
 }
 
 // Models returns the models in the server's configuration.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/ledger"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -232,6 +233,11 @@ type LedgerEntry ledger.Entry
 // LedgerList is a page of the audit ledger.
 type LedgerList struct {
 	Entries []LedgerEntry `json:"entries"`
+}
+
+// GateExplanations explain the verdicts of the policy gate about a run's changes, oldest first.
+type GateExplanations struct {
+	Verdicts []explain.Explanation `json:"verdicts"`
 }
 
 // AgentModelList lists the models that new runs and pipelines use.

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/eval/report"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/ledger"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
@@ -47,6 +48,7 @@ type Backend interface {
 	OpenInterventions(ctx context.Context, limit int) ([]views.Intervention, error)
 	Timing(ctx context.Context, id int64) (control.Timing, error)
 	Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error)
+	ExplainGate(ctx context.Context, id, verdict int64) ([]explain.Explanation, error)
 	Ledger(ctx context.Context, f chain.Filter) ([]ledger.Entry, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
 	AgentModels(ctx context.Context) ([]control.AgentModel, error)

@@ -1,13 +1,18 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/gate"
+	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/gate/policy"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 )
 
@@ -38,4 +43,117 @@ func (r *Runs) gateOfFork(ctx context.Context, old *contract.GateSettings) (*con
 		s.Policy = old.Policy
 	}
 	return s, nil
+}
+
+// GateRetrial is a verdict of the policy gate, and what other policies decide about the same change.
+type GateRetrial struct {
+	VerdictID int64                 `json:"verdict_id"`
+	Stage     contract.GateStage    `json:"stage"`
+	Step      string                `json:"step,omitempty"`
+	Before    contract.GateDecision `json:"before"`
+	Now       contract.GateDecision `json:"now"`
+	// Reasons are those of the new decision, without what is only information.
+	Reasons []contract.GateReason `json:"reasons,omitempty"`
+}
+
+// change compares the decisions: a milder one is better.
+func (g GateRetrial) change() string {
+	order := []contract.GateDecision{contract.GateAllow, contract.GateNeedsApproval, contract.GateDeny}
+	switch before, now := slices.Index(order, g.Before), slices.Index(order, g.Now); {
+	case now < before:
+		return "better"
+	case now > before:
+		return "worse"
+	default:
+		return "same"
+	}
+}
+
+// rejudgeGate judges the changes that the gate judged, by the policies of rules.
+func (r *Runs) rejudgeGate(ctx context.Context, out *Retrials, run store.Run, rules Rules) error {
+	all, err := verdicts.Of(ctx, r.Store, run.ID)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 || run.Settings.Gate == nil {
+		if rules.Policy != "" || rules.Policies != nil {
+			out.Notes = append(out.Notes, "the policy gate judged no change of this run")
+		}
+		return nil
+	}
+	engine, err := explain.Engine(ctx, r.Store, *run.Settings.Gate, r.Config.Gate, rules.Policy, rules.Policies)
+	if err != nil {
+		return err
+	}
+	out.Policy = cmp.Or(rules.Policy, run.Settings.Gate.Policy)
+	left := 0
+	for _, v := range all {
+		c, ok, err := explain.Load(ctx, r.Store, v)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			left++
+			continue
+		}
+		now, err := c.Judge(ctx, engine)
+		if err != nil {
+			return err
+		}
+		g := &GateRetrial{VerdictID: v.ID, Stage: v.Stage, Step: v.Step, Before: v.Decision, Now: contract.GateDecision(now.Decision)}
+		for _, reason := range now.Reasons {
+			if reason.Decision != policy.Allow {
+				g.Reasons = append(g.Reasons, explain.Reason(reason))
+			}
+		}
+		out.Retrials = append(out.Retrials, Retrial{
+			What: "gate", ExecutionID: v.ExecutionID, Before: Opinion{OK: g.Before == contract.GateAllow}, Now: Opinion{OK: g.Now == contract.GateAllow}, Gate: g,
+		})
+	}
+	if left > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("%d verdicts of the policy gate are of an earlier version, which did not keep what they were based on", left))
+	}
+	return nil
+}
+
+// ExplainGate explains the verdicts of the policy gate about the changes of a run, oldest first, or one
+// of them.
+func (r *Runs) ExplainGate(ctx context.Context, runID, verdictID int64) ([]explain.Explanation, error) {
+	run, err := r.Store.Run(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	all, err := verdicts.Of(ctx, r.Store, runID)
+	if err != nil {
+		return nil, err
+	}
+	if verdictID != 0 {
+		all = slices.DeleteFunc(all, func(v contract.GateRecord) bool { return v.ID != verdictID })
+	}
+	switch {
+	case run.Settings.Gate == nil:
+		return nil, refused("run %d has no policy gate: gate.policy was none, or the run began before there was a gate", runID)
+	case len(all) == 0 && verdictID != 0:
+		return nil, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, "run %d has no verdict %d; rgpt run inspect %d lists its verdicts", runID, verdictID, runID)
+	}
+	engine, err := explain.Engine(ctx, r.Store, *run.Settings.Gate, r.Config.Gate, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]explain.Explanation, 0, len(all))
+	for _, v := range all {
+		c, ok, err := explain.Load(ctx, r.Store, v)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, refused("verdict %d of run %d is of an earlier version, which did not keep what it was based on; rgpt run inspect %d shows its reasons", v.ID, runID, runID)
+		}
+		e, err := c.Explain(ctx, engine)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate/policy"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -19,6 +20,8 @@ type Rules struct {
 	MaxMedium   *int                `json:"max_medium,omitempty" minimum:"0" doc:"maximum number of medium findings without a warning; default: the run's findings.max_medium"`
 	PinnedTests verdict.PinnedTests `json:"pinned_tests,omitempty" doc:"how to treat changed tests; default: the run's verification.pinned_tests"`
 	NewTests    verdict.NewTests    `json:"prove_new_tests,omitempty" doc:"how to treat new tests that pass without the change; default: the run's verification.prove_new_tests"`
+	Policy      string              `json:"policy,omitempty" doc:"built-in policy of the gate: default, strict or permissive; default: the run's gate.policy"`
+	Policies    map[string]string   `json:"policies,omitempty" doc:"an operator's policies in Rego, contents by file name, in place of those that the run began with"`
 }
 
 // Check returns an error for rules that are not valid.
@@ -30,6 +33,8 @@ func (r Rules) Check() error {
 		return wrong("pinned_tests %q is invalid; must be one of %v", r.PinnedTests, verdict.PinnedModes())
 	case r.NewTests != "" && !slices.Contains(verdict.NewModes(), r.NewTests):
 		return wrong("prove_new_tests %q is invalid; must be one of %v", r.NewTests, verdict.NewModes())
+	case r.Policy != "" && !slices.Contains(policy.Names(), r.Policy):
+		return wrong("policy %q is invalid; must be one of %v", r.Policy, policy.Names())
 	}
 	return nil
 }
@@ -56,7 +61,7 @@ func (r *Runs) Rejudge(ctx context.Context, id int64, rules Rules) (Retrials, er
 		out.Thresholds.MaxMedium = *rules.MaxMedium
 	}
 	out.PinnedTests, out.NewTests = cmp.Or(rules.PinnedTests, out.PinnedTests), cmp.Or(rules.NewTests, out.NewTests)
-	return out, out.judge(ctx, r.Store, run)
+	return out, r.judge(ctx, &out, run, rules)
 }
 
 // Opinion is the original or the current verdict on a recorded result.
@@ -69,7 +74,7 @@ func opinionOf(f *contract.Failure) Opinion { return Opinion{OK: f == nil, Failu
 
 // Retrial is a recorded result with its original and its new verdict.
 type Retrial struct {
-	What        string  `json:"what"` // planner (a response), plan (the current plan) or tester
+	What        string  `json:"what"` // planner (a response), plan (the current plan), tester or gate (a change)
 	Attempt     int     `json:"attempt,omitempty"`
 	ExecutionID int64   `json:"execution_id,omitempty"`
 	Before      Opinion `json:"before"`
@@ -79,10 +84,14 @@ type Retrial struct {
 	Medium      int     `json:"medium"`
 	Minor       int     `json:"minor"`
 	Warning     string  `json:"warning,omitempty"`
+	// Gate is the verdict of the policy gate, if What is gate.
+	Gate *GateRetrial `json:"gate,omitempty"`
 }
 
 func (r *Retrial) compare() {
 	switch {
+	case r.Gate != nil:
+		r.Change = r.Gate.change()
 	case r.Before.OK == r.Now.OK:
 		r.Change = "same"
 	case r.Now.OK:
@@ -98,6 +107,7 @@ type Retrials struct {
 	Thresholds  contract.Thresholds `json:"thresholds"`
 	PinnedTests verdict.PinnedTests `json:"pinned_tests"`
 	NewTests    verdict.NewTests    `json:"prove_new_tests"`
+	Policy      string              `json:"policy,omitempty"` // the gate's built-in policy; empty: no verdict of the gate
 	Retrials    []Retrial           `json:"retrials"`
 	Worse       bool                `json:"worse"`
 	Notes       []string            `json:"notes,omitempty"`
@@ -114,26 +124,30 @@ func frozenModes(run store.Run) (verdict.PinnedTests, verdict.NewTests, error) {
 	return cmp.Or(spec.Verification.PinnedTests, verdict.PinnedOff), cmp.Or(spec.Verification.NewTests, verdict.NewOff), nil
 }
 
-func (r *Retrials) judge(ctx context.Context, db *store.Store, run store.Run) error {
-	executions, err := db.Executions(ctx, run.ID)
+func (r *Runs) judge(ctx context.Context, out *Retrials, run store.Run, rules Rules) error {
+	executions, err := r.Store.Executions(ctx, run.ID)
 	if err != nil {
 		return err
 	}
-	if err := r.plans(ctx, db, executions); err != nil {
+	if err := out.plans(ctx, r.Store, executions); err != nil {
 		return err
 	}
-	if err := r.plan(ctx, db, run); err != nil {
+	if err := out.plan(ctx, r.Store, run); err != nil {
 		return err
 	}
-	if err := r.tests(ctx, db, executions); err != nil {
+	if err := out.tests(ctx, r.Store, executions); err != nil {
 		return err
 	}
-	if len(r.Retrials) == 0 {
-		return fault.New(contract.ClassHuman, contract.CodeUnknown, "run %d cannot be judged again: it has no recorded plan, and no tester reached a verdict", run.ID)
+	if err := r.rejudgeGate(ctx, out, run, rules); err != nil {
+		return err
 	}
-	for i := range r.Retrials {
-		r.Retrials[i].compare()
-		r.Worse = r.Worse || r.Retrials[i].Change == "worse"
+	if len(out.Retrials) == 0 {
+		return fault.New(contract.ClassHuman, contract.CodeUnknown,
+			"run %d cannot be judged again: it has no recorded plan, no tester reached a verdict, and the policy gate judged no change", run.ID)
+	}
+	for i := range out.Retrials {
+		out.Retrials[i].compare()
+		out.Worse = out.Worse || out.Retrials[i].Change == "worse"
 	}
 	return nil
 }

@@ -99,37 +99,47 @@ type Facts struct {
 // Judge runs the guards on a change and evaluates the policies on what they found. The change's
 // limits are replaced by the configured ones. An error means that there is no verdict.
 func (g *Gate) Judge(ctx context.Context, c change.Change, f Facts) (policy.Verdict, error) {
-	v, _, err := g.Decide(ctx, c, f)
-	return v, err
+	j, err := g.Decide(ctx, c, f)
+	return j.Verdict, err
 }
 
-// Decide is Judge that also returns what the guards found.
-func (g *Gate) Decide(ctx context.Context, c change.Change, f Facts) (policy.Verdict, []change.Finding, error) {
+// Judgement is a verdict with all that it was made of, so that it can be explained, and other policies
+// can judge the same.
+type Judgement struct {
+	Verdict  policy.Verdict
+	Findings []change.Finding
+	Input    policy.Input
+	// Repository are the policies of the base commit.
+	Repository policy.RepositoryPolicies
+}
+
+// Decide is Judge that also returns what the guards found and the policies read.
+func (g *Gate) Decide(ctx context.Context, c change.Change, f Facts) (Judgement, error) {
 	base := f.Base
 	if base == nil {
 		if f.Stage == policy.StageStep || f.Stage == policy.StageRepair {
-			return policy.Verdict{}, nil, errors.New("judge a change: the tree of the run's base commit is required")
+			return Judgement{}, errors.New("judge a change: the tree of the run's base commit is required")
 		}
 		base = c.Base
 	}
 	c.Limits = g.limits
 	found, err := g.findings(ctx, c)
 	if err != nil {
-		return policy.Verdict{}, nil, err
+		return Judgement{}, err
 	}
 	in := policy.NewInput(f.Stage, c, found)
 	in.Run, in.Approvals, in.Rules.Labels = f.Run, f.Approvals, g.labels
 	var own policy.RepositoryPolicies
 	if base != nil {
 		if own, err = policy.ReadRepository(ctx, base); err != nil {
-			return policy.Verdict{}, nil, err
+			return Judgement{}, err
 		}
 	}
 	v, err := g.engine.Judge(ctx, in, own)
 	if err != nil {
-		return policy.Verdict{}, nil, fmt.Errorf("judge a change: %w", err)
+		return Judgement{}, fmt.Errorf("judge a change: %w", err)
 	}
-	return v, found, nil
+	return Judgement{Verdict: v, Findings: found, Input: in, Repository: own}, nil
 }
 
 // findings runs the guards on a change, and those that look for what must not be published on its

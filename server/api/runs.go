@@ -73,12 +73,19 @@ func (s *Server) runOperations(api huma.API) {
 	handle(s, api, get("/api/runs/{id}/timing", "get-timing", "Show how a run spent its time"), func(ctx context.Context, in *OfRun) (*body[control.Timing], error) {
 		return answered(s.Runs.Timing(ctx, in.ID))
 	})
-	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Re-evaluate a run's recorded plans and test results under different rules, without changing the run", http.StatusUnprocessableEntity)
+	rejudge := operation(http.MethodPost, "/api/runs/{id}/rejudge", "rejudge-run", "runs", "Re-evaluate a run's recorded plans, test results and changes under different rules, without changing the run", http.StatusUnprocessableEntity)
 	handle(s, api, rejudge, func(ctx context.Context, in *struct {
 		OfRun
 		Body *control.Rules
 	}) (*body[control.Retrials], error) {
 		return answered(s.Runs.Rejudge(ctx, in.ID, given(in.Body)))
+	})
+	handle(s, api, get("/api/runs/{id}/gate", "explain-gate", "Explain what the policy gate decided about a run's changes: findings, reasons and rules"), func(ctx context.Context, in *struct {
+		OfRun
+		Verdict int64 `query:"verdict" minimum:"0" doc:"only the verdict with this id"`
+	}) (*body[apitypes.GateExplanations], error) {
+		list, err := s.Runs.ExplainGate(ctx, in.ID, in.Verdict)
+		return answered(apitypes.GateExplanations{Verdicts: store.NotNil(list)}, err)
 	})
 	handle(s, api, get("/api/runs/{id}/attempts", "list-attempts", "List the attempts at a run's goal, and which one was chosen"), func(ctx context.Context, in *OfRun) (*body[attempts.Group], error) {
 		return answered(s.Runs.AttemptsOf(ctx, in.ID))

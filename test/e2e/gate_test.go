@@ -58,6 +58,13 @@ func (w *stackTests) leakedToken(t *testing.T) {
 	require.Contains(t, list[0].Reasons[0].String(), "settings.py:1: ")
 	require.Contains(t, w.OK(t, "run", "inspect", fmt.Sprint(run.ID)).Stdout, "step step-001 by builder: denied")
 	require.NotContains(t, harness.Git(t, w.shell, "log", "--all", "-p"), token)
+	explained := w.OK(t, "policy", "explain", fmt.Sprint(run.ID)).Stdout
+	require.Contains(t, explained, "step step-001 by builder: denied")
+	require.Contains(t, explained, "denied by default (rgpt/default.rego:")
+	require.NotContains(t, explained, token)
+	again := w.OK(t, "run", "rejudge", fmt.Sprint(run.ID), "--policy", "strict", "--json").Stdout
+	require.Contains(t, again, `"policy": "strict"`)
+	require.Contains(t, again, `"what": "gate"`)
 }
 
 func (w *stackTests) workflowPushed(t *testing.T) {

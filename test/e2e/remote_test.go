@@ -372,7 +372,7 @@ func (w *stackTests) refusedRemotely(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", "inspect", "abc"}, {"run", "inspect", "0"}, {"run", "inspect", "999999"}, {"run", "inspect", "999999", "--json"}, {"run", "watch", "999999"},
 		{"run", "logs", "999999"}, {"run", "logs", id, "--phase", "nonsense"}, {"run", "timing", "999999"}, {"run", "artifacts", "999999"}, {"run", "export", "999999"},
-		{"run", "artifacts", id, "--get", "nothing"}, {"run", "diff", id, "999999"}, {"run", "diff", id + "@7", id}, {"run", "rejudge", "999999"}, {"run", "rejudge", id, "--max-major", "-1"},
+		{"run", "artifacts", id, "--get", "nothing"}, {"run", "diff", id, "999999"}, {"run", "diff", id + "@7", id}, {"run", "rejudge", "999999"}, {"policy", "explain", "999999"}, {"run", "rejudge", id, "--max-major", "-1"},
 		{"run", "approve", "999999"}, {"run", "approve", id}, {"run", "approve", id, "--json"}, {"run", "reject", id}, {"run", "pause", id}, {"run", "stop", id}, {"run", "resume", id}, {"run", "heal", id},
 		{"run", "heal", id, "--action", "nonsense"}, {"run", "advance", id}, {"run", "switch-model", id, "--model", "nobody/x"}, {"run", "switch-model", id, "--model", "x"},
 		{"run", "replay", id, "--phase", "tester", "--model", "nobody/x"}, {"run", "replay", "999999", "--phase", "tester"}, {"run", "replay", id, "--step", "nonsense"},
@@ -458,7 +458,7 @@ func (w *stackTests) readRemotely(t *testing.T) {
 			{"run", "list", "--json", "--error", "LLM_ERROR"}, {"run", "list", "--json", "--text", "stumble"}, {"run", "list", "--json", "--project", "shell"},
 			{"run", "list", "--text", "there is none of these"}, {"run", "interventions"}, {"run", "interventions", "--json"}, {"models"}, {"models", "--json"}, {"models", "--check"},
 			{"run", "diff", arg(failed), arg(done.ID)}, {"run", "diff", arg(done.ID) + "@1", arg(done.ID) + "@2", "--patch"}, {"run", "diff", arg(failed), arg(done.ID), "--json"},
-			{"run", "rejudge", arg(done.ID)}, {"run", "rejudge", arg(done.ID), "--json", "--max-major", "3", "--pinned-tests", "off"},
+			{"run", "rejudge", arg(done.ID)}, {"policy", "explain", arg(done.ID)}, {"run", "rejudge", arg(done.ID), "--json", "--max-major", "3", "--pinned-tests", "off"},
 			{"run", "watch", arg(done.ID)}, {"run", "watch", arg(done.ID), "--json"}, {"run", "watch", arg(done.ID), "--after", "5"}, {"run", "watch", "--after", "100000", arg(done.ID)},
 		},
 		exitFailed: {{"run", "watch", arg(failed)}, {"run", "watch", arg(failed), "--json"}, {"run", "diff", arg(done.ID), arg(failed), "--exit-code"}},

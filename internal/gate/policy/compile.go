@@ -144,8 +144,8 @@ func prepare(ctx context.Context, c *ast.Compiler, pkg string, rules []string, a
 // outcome is the result of a package's rules, by rule.
 type outcome map[string]any
 
-func (q query) eval(ctx context.Context, input ast.Value) (outcome, error) {
-	results, err := q.prepared.Eval(ctx, rego.EvalParsedInput(input))
+func (q query) eval(ctx context.Context, input ast.Value, options ...rego.EvalOption) (outcome, error) {
+	results, err := q.prepared.Eval(ctx, append(options, rego.EvalParsedInput(input))...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (o outcome) list(rule string) []any {
 
 // reasons returns the reasons of a bundle.
 func (o outcome) reasons(source string) (out []Reason) {
-	for rule, d := range map[string]Decision{ruleDeny: Deny, ruleApproval: NeedsApproval, ruleInfo: Allow} {
+	for rule, d := range decisions {
 		for _, value := range o.list(rule) {
 			out = append(out, reasonOf(value, d, source))
 		}

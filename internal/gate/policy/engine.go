@@ -128,6 +128,18 @@ func compileAll(ctx context.Context, o Options) (*compiled, error) {
 // means that there is no verdict, for example because an operator's policy failed; policies of a
 // repository that fail or use too much lead to a verdict.
 func (e *Engine) Judge(ctx context.Context, in Input, repository RepositoryPolicies) (Verdict, error) {
+	return e.verdict(ctx, in, repository, nil)
+}
+
+// Explain is Judge that also returns, for each reason, the rules that gave it. Rules of a
+// repository are not traced: its policies run in another process.
+func (e *Engine) Explain(ctx context.Context, in Input, repository RepositoryPolicies) (Verdict, Origins, error) {
+	t := &trace{}
+	v, err := e.verdict(ctx, in, repository, t)
+	return v, t.rules, err
+}
+
+func (e *Engine) verdict(ctx context.Context, in Input, repository RepositoryPolicies, t *trace) (Verdict, error) {
 	in = in.complete()
 	encoded, err := in.encode()
 	if err != nil {
@@ -140,7 +152,7 @@ func (e *Engine) Judge(ctx context.Context, in Input, repository RepositoryPolic
 	var v Verdict
 	if len(encoded) > MaxInput {
 		v = decide([]Reason{tooLarge(len(encoded))}, nil, false)
-	} else if v, err = e.judge(ctx, in, encoded, repository); err != nil {
+	} else if v, err = e.judge(ctx, in, encoded, repository, t); err != nil {
 		return Verdict{}, err
 	}
 	v.Bundles, v.Input = bundles, digest(encoded)
@@ -157,7 +169,7 @@ func gateReason(d Decision, message string) Reason {
 	return reasonOf(message, d, SourceGate)
 }
 
-func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository RepositoryPolicies) (Verdict, error) {
+func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository RepositoryPolicies, t *trace) (Verdict, error) {
 	original, err := ast.ValueFromReader(bytes.NewReader(encoded))
 	if err != nil {
 		return Verdict{}, fmt.Errorf("read the input of the policies: %w", err)
@@ -168,7 +180,7 @@ func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository
 	}
 	judged := original
 	if len(e.options.Operator) > 0 {
-		out, err := e.evaluate(ctx, e.compiled.operator, original, Operator)
+		out, err := e.evaluate(ctx, e.compiled.operator, original, Operator, t)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -187,7 +199,7 @@ func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository
 			}
 		}
 	}
-	out, err := e.evaluate(ctx, e.compiled.builtIn, judged, e.options.Bundle)
+	out, err := e.evaluate(ctx, e.compiled.builtIn, judged, e.options.Bundle, t)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -196,10 +208,10 @@ func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository
 }
 
 // evaluate evaluates trusted policies.
-func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, name string) (outcome, error) {
+func (e *Engine) evaluate(ctx context.Context, q query, input ast.Value, name string, t *trace) (outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, e.options.Timeout)
 	defer cancel()
-	out, err := q.eval(limited, input)
+	out, err := q.eval(limited, input, t.of(name)...)
 	switch {
 	case err == nil:
 		return out, nil

@@ -247,6 +247,24 @@ func (in Input) complete() Input {
 	return in
 }
 
+// Redacted returns the input with redact applied to all texts that a repository or a person wrote.
+// The findings keep their IDs.
+func (in Input) Redacted(redact func(string) string) Input {
+	in = in.complete()
+	for i := range in.Change.Files {
+		f := &in.Change.Files[i]
+		f.Path, f.From = redact(f.Path), redact(f.From)
+	}
+	for i := range in.Findings {
+		f := &in.Findings[i]
+		f.Path, f.Message = redact(f.Path), redact(f.Message)
+	}
+	for i := range in.Labels {
+		in.Labels[i] = redact(in.Labels[i])
+	}
+	return in
+}
+
 // list returns a copy that is not nil.
 func list[T any](values []T) []T { return append(make([]T, 0, len(values)), values...) }
 

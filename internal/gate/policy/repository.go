@@ -70,6 +70,14 @@ func (r RepositoryPolicies) Digest() string {
 // Modules returns the files.
 func (r RepositoryPolicies) Modules() []Module { return r.modules }
 
+// Refused says why the policies are not evaluated; empty: they are.
+func (r RepositoryPolicies) Refused() string { return r.refused }
+
+// RecordedPolicies returns a repository's policies as Modules and Refused returned them.
+func RecordedPolicies(modules []Module, refused string) RepositoryPolicies {
+	return RepositoryPolicies{modules: modules, refused: refused}
+}
+
 // repository returns the reasons of a repository's policies, and whether they forbid automerge.
 func (e *Engine) repository(ctx context.Context, input []byte, r RepositoryPolicies) (reasons []Reason, stops bool, err error) {
 	if r.refused != "" {

@@ -54,7 +54,7 @@ func TestEveryActOfARunIsAnEntryOfItsAuthor(t *testing.T) {
 	})
 	_, err := verdicts.Save(t.Context(), f.Store, "p1", contract.GateRecord{
 		RunID: f.First.ID, Stage: contract.GateStep, Author: "builder", Subject: "s", Policies: map[string]string{}, Decision: contract.GateAllow,
-	})
+	}, verdicts.Basis{Input: []byte("{}")})
 	require.NoError(t, err)
 	require.NoError(t, verdicts.SavePolicies(t.Context(), f.Store, "sha256:1", map[string]string{}))
 	entries, err := chain.List(t.Context(), f.Store, chain.Filter{})

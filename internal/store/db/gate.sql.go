@@ -29,6 +29,29 @@ func (q *Queries) ApprovedSubject(ctx context.Context, arg ApprovedSubjectParams
 	return decided_by, err
 }
 
+const gateInput = `-- name: GateInput :one
+SELECT i.verdict_id, i.input, i.repository, i.refused FROM orchestrator_gate_inputs i JOIN orchestrator_gate_verdicts v ON v.id = i.verdict_id
+WHERE v.id = $1 AND v.run_id = $2
+`
+
+type GateInputParams struct {
+	ID    int64
+	RunID int64
+}
+
+// What the policies read for a verdict of a run.
+func (q *Queries) GateInput(ctx context.Context, arg GateInputParams) (GateInput, error) {
+	row := q.db.QueryRow(ctx, gateInput, arg.ID, arg.RunID)
+	var i GateInput
+	err := row.Scan(
+		&i.VerdictID,
+		&i.Input,
+		&i.Repository,
+		&i.Refused,
+	)
+	return i, err
+}
+
 const gatePolicies = `-- name: GatePolicies :one
 SELECT files FROM orchestrator_gate_policies WHERE digest = $1
 `
@@ -192,13 +215,16 @@ WITH added AS (
             $9::jsonb, $10::text, $11::text, $12::jsonb, $13::jsonb, $14::bool)
     ON CONFLICT (run_id, stage, subject, policy) DO NOTHING
     RETURNING id, run_id
+), kept AS (
+    INSERT INTO orchestrator_gate_inputs (verdict_id, input, repository, refused)
+    SELECT a.id, $15::jsonb, $16::text, $17::text FROM added a
 ), counted AS (
     UPDATE orchestrator_runs r SET event_seq = r.event_seq + 1, updated_at = clock_timestamp()
     FROM added a WHERE r.id = a.run_id
     RETURNING r.id, r.event_seq
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
-    SELECT c.id, c.event_seq, $15::text, $16::jsonb || jsonb_build_object('verdict_id', a.id)
+    SELECT c.id, c.event_seq, $18::text, $19::jsonb || jsonb_build_object('verdict_id', a.id)
     FROM counted c JOIN added a ON a.run_id = c.id
 )
 SELECT coalesce((SELECT a.id FROM added a), 0)::bigint AS id,
@@ -221,6 +247,9 @@ type SaveGateVerdictParams struct {
 	Reasons     json.RawMessage
 	Findings    json.RawMessage
 	Automerge   bool
+	Input       json.RawMessage
+	Repository  string
+	Refused     string
 	EventType   string
 	Payload     json.RawMessage
 }
@@ -248,6 +277,9 @@ func (q *Queries) SaveGateVerdict(ctx context.Context, arg SaveGateVerdictParams
 		arg.Reasons,
 		arg.Findings,
 		arg.Automerge,
+		arg.Input,
+		arg.Repository,
+		arg.Refused,
 		arg.EventType,
 		arg.Payload,
 	)

@@ -257,6 +257,13 @@ type FollowUp struct {
 	Work   json.RawMessage
 }
 
+type GateInput struct {
+	VerdictID  int64
+	Input      json.RawMessage
+	Repository string
+	Refused    string
+}
+
 type GatePolicy struct {
 	Digest    string
 	Files     json.RawMessage

@@ -8,6 +8,9 @@ WITH added AS (
             @policies::jsonb, @policy::text, @decision::text, @reasons::jsonb, @findings::jsonb, @automerge::bool)
     ON CONFLICT (run_id, stage, subject, policy) DO NOTHING
     RETURNING id, run_id
+), kept AS (
+    INSERT INTO orchestrator_gate_inputs (verdict_id, input, repository, refused)
+    SELECT a.id, @input::jsonb, @repository::text, @refused::text FROM added a
 ), counted AS (
     UPDATE orchestrator_runs r SET event_seq = r.event_seq + 1, updated_at = clock_timestamp()
     FROM added a WHERE r.id = a.run_id
@@ -49,3 +52,8 @@ INSERT INTO orchestrator_gate_policies (digest, files) VALUES (@digest, @files::
 
 -- name: GatePolicies :one
 SELECT files FROM orchestrator_gate_policies WHERE digest = @digest;
+
+-- name: GateInput :one
+-- What the policies read for a verdict of a run.
+SELECT i.* FROM orchestrator_gate_inputs i JOIN orchestrator_gate_verdicts v ON v.id = i.verdict_id
+WHERE v.id = @id AND v.run_id = @run_id;

@@ -4,6 +4,7 @@ package verdicts
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
@@ -35,13 +36,32 @@ type gateEvent struct {
 	Total   int                   `json:"total"`
 }
 
-// Save stores a verdict with its event gate.allowed, gate.needs_approval or gate.denied, and returns
-// the stored one. If this change has already been judged by the same policies, it returns that
-// verdict and stores nothing.
-func Save(ctx context.Context, st *store.Store, policy string, v contract.GateRecord) (contract.GateRecord, error) {
+// Basis is what the policies read for a verdict.
+type Basis struct {
+	Input json.RawMessage // of package policy, without secrets
+	// Repository is the digest of the repository's policies, and Files are their contents by name;
+	// empty: it has none.
+	Repository string
+	Files      map[string]string
+	Refused    string // why they were not evaluated; empty: they were
+}
+
+// Save stores a verdict with its basis and its event gate.allowed, gate.needs_approval or gate.denied,
+// and returns the stored one. If this change has already been judged by the same policies, it returns
+// that verdict and stores nothing.
+func Save(ctx context.Context, st *store.Store, policy string, v contract.GateRecord, b Basis) (contract.GateRecord, error) {
 	params, err := saveParams(policy, v)
 	if err != nil {
 		return contract.GateRecord{}, err
+	}
+	if params.Input, err = rowconv.Document(b.Input); err != nil {
+		return contract.GateRecord{}, err
+	}
+	params.Repository, params.Refused = b.Repository, rowconv.Text(b.Refused)
+	if b.Repository != "" {
+		if err := SavePolicies(ctx, st, b.Repository, b.Files); err != nil {
+			return contract.GateRecord{}, err
+		}
 	}
 	err = st.InTx(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
@@ -104,6 +124,23 @@ func Find(ctx context.Context, st *store.Store, k Key) (contract.GateRecord, boo
 	return one(k.RunID, row, err)
 }
 
+// BasisOf returns what the policies read for a verdict of a run; false if the verdict is older than the
+// version that keeps this.
+func BasisOf(ctx context.Context, st *store.Store, runID, id int64) (Basis, bool, error) {
+	row, err := st.Queries().GateInput(ctx, db.GateInputParams{ID: id, RunID: runID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Basis{}, false, nil
+	}
+	if err != nil {
+		return Basis{}, false, dberr.Explain(err, "read what verdict %d was based on", id)
+	}
+	b := Basis{Input: row.Input, Repository: row.Repository, Refused: row.Refused}
+	if b.Repository != "" {
+		b.Files, err = Policies(ctx, st, b.Repository)
+	}
+	return b, err == nil, err
+}
+
 // Last returns the last verdict about a change, by any policies; false if there is none.
 func Last(ctx context.Context, st *store.Store, runID int64, stage contract.GateStage, subject string) (contract.GateRecord, bool, error) {
 	row, err := st.Queries().LastGateVerdict(ctx, db.LastGateVerdictParams{RunID: runID, Stage: string(stage), Subject: subject})
@@ -163,7 +200,7 @@ func ApprovedBy(ctx context.Context, st *store.Store, runID int64, subject strin
 	return by, dberr.Explain(err, "read who approved the release of run %d", runID)
 }
 
-// SavePolicies stores an operator's policies, contents by name, under their digest.
+// SavePolicies stores policies, contents by name, under their digest.
 func SavePolicies(ctx context.Context, st *store.Store, digest string, files map[string]string) error {
 	doc, err := rowconv.Encode(files)
 	if err != nil {
@@ -172,7 +209,7 @@ func SavePolicies(ctx context.Context, st *store.Store, digest string, files map
 	return dberr.Explain(st.Queries().SaveGatePolicies(ctx, db.SaveGatePoliciesParams{Digest: digest, Files: doc}), "store the policies %s", digest)
 }
 
-// Policies returns an operator's policies, which SavePolicies stored.
+// Policies returns policies that SavePolicies stored.
 func Policies(ctx context.Context, st *store.Store, digest string) (map[string]string, error) {
 	doc, err := st.Queries().GatePolicies(ctx, digest)
 	if errors.Is(err, pgx.ErrNoRows) {

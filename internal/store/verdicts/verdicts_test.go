@@ -1,6 +1,7 @@
 package verdicts_test
 
 import (
+	"encoding/json"
 	"sync"
 	"testing"
 
@@ -23,6 +24,13 @@ func verdictOf(run int64) contract.GateRecord {
 	}
 }
 
+func basis() verdicts.Basis {
+	return verdicts.Basis{
+		Input: json.RawMessage(`{"stage":"step"}`), Repository: "sha256:02", Files: map[string]string{".rgpt/policies/a.rego": "package repository\n"},
+		Refused: "too large",
+	}
+}
+
 func TestAVerdictIsStoredOnceWithItsEvent(t *testing.T) {
 	t.Parallel()
 	f := storetest.Setup(t)
@@ -34,7 +42,7 @@ func TestAVerdictIsStoredOnceWithItsEvent(t *testing.T) {
 			v := verdictOf(run.ID)
 			v.ExecutionID = int64(i + 1) // a repeat, also by another attempt, gets the first verdict
 			var err error
-			got[i], err = verdicts.Save(t.Context(), f.Store, "p1", v)
+			got[i], err = verdicts.Save(t.Context(), f.Store, "p1", v, basis())
 			require.NoError(t, err)
 		})
 	}
@@ -46,9 +54,19 @@ func TestAVerdictIsStoredOnceWithItsEvent(t *testing.T) {
 	want.ID, want.ExecutionID, want.CreatedAt = got[0].ID, got[0].ExecutionID, got[0].CreatedAt
 	require.Equal(t, want, got[0])
 
+	kept, ok, err := verdicts.BasisOf(t.Context(), f.Store, run.ID, got[0].ID)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.JSONEq(t, string(basis().Input), string(kept.Input))
+	kept.Input = basis().Input
+	require.Equal(t, basis(), kept)
+	_, ok, err = verdicts.BasisOf(t.Context(), f.Store, run.ID+1, got[0].ID)
+	require.NoError(t, err)
+	require.False(t, ok, "a verdict belongs to one run")
+
 	other := verdictOf(run.ID)
 	other.Decision, other.Reasons = contract.GateAllow, nil
-	changed, err := verdicts.Save(t.Context(), f.Store, "p2", other)
+	changed, err := verdicts.Save(t.Context(), f.Store, "p2", other, basis())
 	require.NoError(t, err)
 	require.Equal(t, contract.GateAllow, changed.Decision, "other policies judge again")
 
@@ -79,7 +97,7 @@ func TestAVerdictNamesThePersonWhoApprovedExactlyWhatWasJudged(t *testing.T) {
 	for _, subject := range []string{"sha256:old", "sha256:new"} {
 		v := verdictOf(b.ID)
 		v.Stage, v.Decision, v.Subject = contract.GateRelease, contract.GateNeedsApproval, subject
-		_, err := verdicts.Save(t.Context(), f.Store, "p1", v)
+		_, err := verdicts.Save(t.Context(), f.Store, "p1", v, basis())
 		require.NoError(t, err)
 	}
 	answer := func(status, subject, by string) {
@@ -110,7 +128,7 @@ func TestStoredVerdictsContainNoSecrets(t *testing.T) {
 	v := verdictOf(f.Create(t, store.NewRun{}).ID)
 	secret := "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
 	v.Reasons[0].Text, v.Findings[0].Message, v.Findings[0].Path = "remove "+secret, secret, "x/"+secret
-	stored, err := verdicts.Save(t.Context(), f.Store, "p1", v)
+	stored, err := verdicts.Save(t.Context(), f.Store, "p1", v, basis())
 	require.NoError(t, err)
 	require.NotContains(t, stored.Reasons[0].Text+stored.Findings[0].Message+stored.Findings[0].Path, secret)
 }
