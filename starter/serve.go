@@ -54,14 +54,14 @@ func newServer(a *app) *cobra.Command {
 			if checkTrust {
 				from.Trusts = a.trusted().Trusts
 			}
-			cfg, err := setup.Load(from, a.getenv(setup.ScriptedURL))
+			reloader, cfg, err := setup.NewReloader(from, a.getenv(setup.ScriptedURL))
 			if err != nil {
 				return err
 			}
 			if address != "" {
 				cfg.Server.Address = address
 			}
-			return a.serveDashboard(cmd.Context(), cfg, temporalUI, ready)
+			return a.serveDashboard(cmd.Context(), cfg, reloader, temporalUI, ready)
 		},
 	}
 	cmd.Flags().StringVar(&address, "address", "", "address and port to listen on (default: server.address)")
@@ -72,7 +72,7 @@ func newServer(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI, ready string) error {
+func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *setup.Reloader, temporalUI, ready string) error {
 	service, err := setup.StartService(ctx, cfg, "server")
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, temporalUI
 	running.Go(func() { hooks.Run(beside) })
 	running.Go(func() { board.Watch(beside) })
 	defer func() { stop(); running.Wait() }()
-	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, DataDir: dir, Log: service.Log}
+	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, Reload: reloader.Load, DataDir: dir, Log: service.Log}
 	defer runs.Close()
 	running.Go(func() { runs.CheckpointLedgerEvery(beside, cfg.Ledger.CheckpointEvery) })
 	handler := server.New(server.Options{

@@ -25,8 +25,11 @@ type Runs struct {
 	Temporal  client.Client
 	Artifacts *artifact.Store
 	Config    *config.Config // the operator's; each run freezes its own settings from it
-	DataDir   string         // directory that contains mirrors of repositories
-	Log       *slog.Logger   // nil: the caller sees the results
+	// Reload, if set, reads the configuration again, for the settings that apply to new runs without a
+	// restart: those of the gate.
+	Reload  func() (*config.Config, error)
+	DataDir string       // directory that contains mirrors of repositories
+	Log     *slog.Logger // nil: the caller sees the results
 
 	index *index // of repositories; use own. Close closes it
 }

@@ -78,6 +78,10 @@ type Created struct {
 // created.
 func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	var out Created
+	r, err := r.current()
+	if err != nil {
+		return out, err
+	}
 	operator := r.Config
 	r, title, description, err := r.accept(&c)
 	if err != nil {

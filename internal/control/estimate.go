@@ -29,8 +29,12 @@ type Estimate struct {
 // creates nothing.
 func (r *Runs) Estimate(ctx context.Context, c Creation) (Estimate, error) {
 	var out Created
+	r, err := r.current()
+	if err != nil {
+		return Estimate{}, err
+	}
 	operator := r.Config
-	r, _, _, err := r.accept(&c)
+	r, _, _, err = r.accept(&c)
 	if err != nil {
 		return Estimate{}, err
 	}

@@ -73,6 +73,9 @@ func (r *Runs) FollowUp(ctx context.Context, f FollowUp) (Created, error) {
 		return out, err
 	}
 	c := f.creation(old)
+	if r, err = r.current(); err != nil {
+		return out, err
+	}
 	operator := r.Config
 	if r, err = r.with(c); err != nil {
 		return out, err

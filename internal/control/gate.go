@@ -16,6 +16,22 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 )
 
+// current returns r with the settings of the gate that apply to new runs now. If they cannot be read,
+// no run is created: it would be judged by settings that the operator has replaced.
+func (r *Runs) current() (*Runs, error) {
+	if r.Reload == nil {
+		return r, nil
+	}
+	now, err := r.Reload()
+	if err != nil {
+		return nil, err
+	}
+	out, cfg := r.apart(), *r.Config
+	cfg.Gate = now.Gate
+	out.Config = &cfg
+	return out, nil
+}
+
 // gateSettings returns the settings of the policy gate for a new run, and stores the operator's policies,
 // which the run keeps even if their files change.
 func (r *Runs) gateSettings(ctx context.Context, cfg *config.Config) (*contract.GateSettings, error) {
@@ -34,6 +50,10 @@ func (r *Runs) gateSettings(ctx context.Context, cfg *config.Config) (*contract.
 // gateOfFork returns the settings of the policy gate for a fork: the operator's current ones, with the
 // built-in policy of the forked run if that is stricter.
 func (r *Runs) gateOfFork(ctx context.Context, old *contract.GateSettings) (*contract.GateSettings, error) {
+	r, err := r.current()
+	if err != nil {
+		return nil, err
+	}
 	s, err := r.gateSettings(ctx, r.Config)
 	if err != nil || s == nil || old == nil {
 		return s, err

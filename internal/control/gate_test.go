@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,4 +34,23 @@ func TestAForkHasTheOperatorsGateAndIsNotJudgedMoreMildly(t *testing.T) {
 		require.Equal(t, c.want, got.Policy, name)
 		require.NotZero(t, got.Limits, name)
 	}
+}
+
+func TestNewRunsAreJudgedByTheSettingsThatAreInForceNow(t *testing.T) {
+	t.Parallel()
+	now := config.Default()
+	r := &Runs{Config: config.Default(), Reload: func() (*config.Config, error) { return now, nil }}
+	now.Gate.Policy, now.Gate.Limits.Files, now.Git.Protected = "strict", 7, []string{"x"}
+	got, err := r.current()
+	require.NoError(t, err)
+	require.Equal(t, now.Gate, got.Config.Gate)
+	require.Equal(t, config.Default().Git, got.Config.Git, "all else needs a restart")
+	require.Equal(t, "default", r.Config.Gate.Policy)
+	fork, err := r.gateOfFork(t.Context(), &contract.GateSettings{Policy: "default"})
+	require.NoError(t, err)
+	require.Equal(t, "strict", fork.Policy)
+
+	r.Reload = func() (*config.Config, error) { return nil, errors.New("rgpt.yaml:3: no such policy") }
+	_, err = r.Create(t.Context(), Creation{Goal: "Add a page", Repo: "/repo"})
+	require.ErrorContains(t, err, "rgpt.yaml:3", "a broken file creates no runs")
 }
