@@ -40,7 +40,7 @@ policies judge the recorded input again; no repository is read and nothing chang
 					return nil
 				}
 				if len(list) == 0 {
-					fmt.Fprintln(a.out, "The policy gate has judged no change of this run yet.")
+					fmt.Fprintln(a.out, "The policy gate has judged no change of this run.")
 				}
 				for i, e := range list {
 					if i > 0 {

@@ -137,7 +137,7 @@ func (r *Runs) rejudgeGate(ctx context.Context, out *Retrials, run store.Run, ru
 }
 
 // ExplainGate explains the verdicts of the policy gate about the changes of a run, oldest first, or one
-// of them.
+// of them. A run without a gate has none.
 func (r *Runs) ExplainGate(ctx context.Context, runID, verdictID int64) ([]explain.Explanation, error) {
 	run, err := r.Store.Run(ctx, runID)
 	if err != nil {
@@ -150,11 +150,11 @@ func (r *Runs) ExplainGate(ctx context.Context, runID, verdictID int64) ([]expla
 	if verdictID != 0 {
 		all = slices.DeleteFunc(all, func(v contract.GateRecord) bool { return v.ID != verdictID })
 	}
-	switch {
-	case run.Settings.Gate == nil:
-		return nil, refused("run %d has no policy gate: gate.policy was none, or the run began before there was a gate", runID)
-	case len(all) == 0 && verdictID != 0:
+	if len(all) == 0 && verdictID != 0 {
 		return nil, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, "run %d has no verdict %d; rgpt run inspect %d lists its verdicts", runID, verdictID, runID)
+	}
+	if len(all) == 0 || run.Settings.Gate == nil {
+		return nil, nil
 	}
 	engine, err := explain.Engine(ctx, r.Store, *run.Settings.Gate, r.Config.Gate, "", nil)
 	if err != nil {

@@ -74,7 +74,7 @@ func operatorModules(cfg *config.Config) ([]policy.Module, error) {
 	}
 	modules, err := policy.Load(cfg.Gate.Policies, false)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the operator's policies (gate.policies) cannot be read")
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the operator's policies (gate.policies) cannot be read: %v", err)
 	}
 	return modules, nil
 }
@@ -82,6 +82,13 @@ func operatorModules(cfg *config.Config) ([]policy.Module, error) {
 // Bundles returns the policies that the gate evaluates on each change, in addition to those of the
 // repository.
 func (g *Gate) Bundles() []policy.Bundle { return g.engine.Bundles() }
+
+// Rules returns the limits, the paths and the labels' meanings that policies read.
+func (g *Gate) Rules() policy.Rules {
+	in := policy.NewInput(policy.StageCheck, change.Change{Limits: g.limits}, nil)
+	in.Rules.Labels = g.labels
+	return in.Rules
+}
 
 // Facts are what a gate must know about a change in addition to the change.
 type Facts struct {

@@ -84,10 +84,11 @@ func (g *Gate) Digest() (string, error) {
 		Limits  any
 		Labels  any
 		Guards  []string
-	}{judgement, g.Bundles(), g.limits, g.labels, g.names()})
+	}{judgement, g.Bundles(), g.limits, g.labels, g.Names()})
 }
 
-func (g *Gate) names() []string {
+// Names returns the names of the guards.
+func (g *Gate) Names() []string {
 	names := make([]string, len(g.guards))
 	for i, guard := range g.guards {
 		names[i] = guard.Name()

@@ -7,10 +7,15 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/store/chain"
 )
 
 func (s *Server) ledgerOperations(api huma.API) {
+	inForce := operation(http.MethodGet, "/api/policies", "get-policies", "system", "Get the policies and limits of the gate that are in force for new runs")
+	handle(s, api, inForce, func(ctx context.Context, _ *struct{}) (*body[control.PoliciesInForce], error) {
+		return answered(s.Runs.Policies(ctx))
+	})
 	op := operation(http.MethodGet, "/api/ledger", "list-ledger", "system", "List entries of the audit ledger, newest first")
 	handle(s, api, op, func(ctx context.Context, in *struct {
 		Run    int64  `query:"run" minimum:"0" doc:"only entries about this run"`

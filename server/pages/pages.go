@@ -47,6 +47,8 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/agents", s.agentsPage)
 	get("/environments", s.environmentsPage)
 	get("/brain", s.brainPage)
+	get("/policies", s.policiesPage)
+	get("/ledger", s.ledgerPage)
 	get("/quarantine", s.quarantinePage)
 	get("/evals", s.evalsPage)
 	get("/evals/{id}", s.evalPage)

@@ -68,7 +68,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	o.Timeout, o.Memory = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.Memory, int64(DefaultMemory))
 	builtIn, err := BuiltIn(o.Bundle)
 	if err != nil {
-		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the policies cannot be used")
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the policies cannot be used: %v", err)
 	}
 	e := &Engine{options: o, bundles: []Bundle{{o.Bundle, digestOf(builtIn)}}}
 	if len(o.Operator) > 0 {
@@ -81,7 +81,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return e, nil
 	}
 	if e.compiled, err = compileAll(ctx, o); err != nil {
-		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the policies cannot be used")
+		return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the policies cannot be used: %v", err)
 	}
 	if len(compiledBefore.all) >= maxCompiled {
 		clear(compiledBefore.all)
