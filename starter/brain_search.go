@@ -8,7 +8,6 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/backend"
 	"github.com/rocketgpt/orchestrator/internal/control"
-	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newBrainSearch(a *app) *cobra.Command {
@@ -37,11 +36,6 @@ shows the best parts of the best files with line numbers. What is not indexed ye
 					fmt.Fprintln(a.out, "Nothing was found. Use other words.")
 				} else {
 					fmt.Fprint(a.out, answer.Text)
-				}
-				if !a.json {
-					for _, note := range answer.Notes {
-						fmt.Fprintln(a.errs, terminal.Clean(note))
-					}
 				}
 				return nil
 			})

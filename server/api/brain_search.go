@@ -18,11 +18,21 @@ type OfCommit struct {
 	Tokens int    `query:"tokens" minimum:"100" maximum:"100000" default:"4000" doc:"size of the text"`
 }
 
+// The paths of searches and maps.
+const (
+	brainSearchPath = "/api/brain/search"
+	brainMapPath    = "/api/brain/map"
+)
+
+// EffectsOfGet returns the paths that have effects with GET: they fetch and index repositories. Pages of
+// other sites must not request them; see middleware.OwnSite.
+func EffectsOfGet() []string { return []string{brainSearchPath, brainMapPath} }
+
 func (s *Server) brainSearchOperations(api huma.API) {
 	op := func(path, id, summary string) huma.Operation {
-		return operation(http.MethodGet, path, id, "brain", summary, http.StatusUnprocessableEntity)
+		return operation(http.MethodGet, path, id, "brain", summary, http.StatusForbidden, http.StatusUnprocessableEntity)
 	}
-	handle(s, api, op("/api/brain/search", "search-brain", "Find the files of a repository that matter for a question"), func(ctx context.Context, in *struct {
+	handle(s, api, op(brainSearchPath, "search-brain", "Find the files of a repository that matter for a question"), func(ctx context.Context, in *struct {
 		OfCommit
 		Query   string `query:"query" required:"true" minLength:"1" maxLength:"8000" doc:"words, names, an error message or a stack trace"`
 		Path    string `query:"path" maxLength:"1000" doc:"only paths that match this glob, such as src/**/*.ts, or that are in this directory"`
@@ -37,7 +47,7 @@ func (s *Server) brainSearchOperations(api huma.API) {
 			Text: in.Query, Paths: in.Path, Lang: in.Lang, Limit: in.Limit, Tokens: in.Tokens, Explain: in.Explain,
 		}}))
 	})
-	handle(s, api, op("/api/brain/map", "map-brain", "Describe a repository within a number of tokens"), func(ctx context.Context, in *struct {
+	handle(s, api, op(brainMapPath, "map-brain", "Describe a repository within a number of tokens"), func(ctx context.Context, in *struct {
 		OfCommit
 		Goal string `query:"goal" maxLength:"8000" doc:"what matters comes first"`
 	}) (*body[control.BrainMap], error) {
