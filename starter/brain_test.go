@@ -64,3 +64,23 @@ func TestARepositoryIsIndexedSearchedAndMappedOnTheCommandLine(t *testing.T) {
 		require.Contains(t, r.errs, want, args)
 	}
 }
+
+func TestACommandShowsWhoOrderedTheFilesAndWhatItCost(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{
+		"shop/invoice.go": "package shop\n\n// Total adds up what a customer owes.\nfunc Total() {}\n", "shop/debt.go": "package shop\n\n// Debt of a customer.\nfunc Debt() {}\n",
+	})
+	url := serveScenario(t, "rules:\n  - when: {contains: refuse}\n    reply: {text: 'No.\\e[31m'}\n  - reply: {json: {order: [2, 1]}}\n")
+	require.NoError(t, os.WriteFile(filepath.Join(repo, "rgpt.yaml"), nil, 0o600))
+	settings := filepath.Join(t.TempDir(), "rgpt.yaml")
+	require.NoError(t, os.WriteFile(settings, []byte("models:\n  providers:\n    house: {kind: scripted, base_url: '"+url+"'}\nbrain:\n  rerank: {provider: house, model: small, wait: 1m}\n"), 0o600))
+	search := func(query string, more ...string) string {
+		return p.ok(t, append([]string{"--config", settings, "brain", "search", query, "--repo", repo, "--rev", "HEAD"}, more...)...).out
+	}
+	const query = "what a customer owes"
+	require.Regexp(t, `^shop/invoice\.go:`, search(query, "--rerank=false"))
+	require.Regexp(t, `^Ordered by house/small: the first 2 files, for \$0\.\d{4}\.\n\nshop/debt\.go:`, search(query))
+	require.Regexp(t, `^Note: The model of brain\.rerank did not order the files: its response is not a list .*\n(Note: .*\n)*The call of house/small cost \$0\.\d{4}\.\n\nshop/invoice\.go:`, search(query+" refuse", "--lang", "go"))
+	require.Contains(t, p.ok(t, "--config", settings, "brain", "stats").out, "What searches find is ordered again by house/small.\n")
+}

@@ -39,12 +39,13 @@ func (s *Server) brainSearchOperations(api huma.API) {
 		Lang    string `query:"lang" maxLength:"40" doc:"only this language, such as go or typescript, or files with this extension"`
 		Limit   int    `query:"limit" minimum:"1" maximum:"100" default:"10" doc:"maximum number of files"`
 		Explain bool   `query:"explain" doc:"say in the text why each file was found"`
+		Rerank  bool   `query:"rerank" default:"true" doc:"let the model of brain.rerank, if one is configured, order the files again"`
 	}) (*body[brain.Answer], error) {
 		if err := param.CheckText("repo", in.Repo, "rev", in.Rev, "query", in.Query, "path", in.Path, "lang", in.Lang); err != nil {
 			return nil, err
 		}
 		return answered(s.Runs.BrainSearch(ctx, control.BrainQuery{Repo: in.Repo, Rev: in.Rev, Query: brain.Query{
-			Text: in.Query, Paths: in.Path, Lang: in.Lang, Limit: in.Limit, Tokens: in.Tokens, Explain: in.Explain,
+			Text: in.Query, Paths: in.Path, Lang: in.Lang, Limit: in.Limit, Tokens: in.Tokens, Explain: in.Explain, KeepOrder: !in.Rerank,
 		}}))
 	})
 	handle(s, api, op(brainMapPath, "map-brain", "Describe a repository within a number of tokens"), func(ctx context.Context, in *struct {
