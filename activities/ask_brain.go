@@ -19,12 +19,15 @@ const indexNotReady = "The index of this repository is not ready yet. Use search
 
 // askBrain returns what answers an agent's questions about the files of its workspace; nil if there is
 // no index. In a local activity, the question fails with brain.ErrNotReady if the index must be made
-// first: an ordinary activity can wait for it.
+// first, or if a model orders what is found: an ordinary activity can wait for that.
 func (a *Activities) askBrain(ws contract.Workspace, local bool) func(context.Context, string) (string, error) {
 	if a.Brain == nil {
 		return nil
 	}
 	return func(ctx context.Context, query string) (string, error) {
+		if local && a.Brain.Reranks() {
+			return "", brain.ErrNotReady
+		}
 		wait := a.Config.Brain.Wait
 		if local {
 			wait = min(wait, localIndexWait)

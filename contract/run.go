@@ -56,8 +56,8 @@ const (
 	AgentAnalyzer Agent = "analyzer"
 	AgentRepair   Agent = "repair"
 
-	// AgentIndexer computes embeddings. It is not one of Agents: it carries out no phase, and no model
-	// that responds in text can serve it.
+	// AgentIndexer computes embeddings, and orders what searches found. It is not one of Agents: it
+	// carries out no phase, and only the models of brain.embeddings and brain.rerank serve it.
 	AgentIndexer Agent = "indexer"
 )
 

@@ -3,15 +3,19 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/brain"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -97,6 +101,62 @@ func TestWhatCannotBeIndexedIsSaidAtOnce(t *testing.T) {
 	var stats control.BrainStats
 	require.NoError(t, json.Unmarshal(b.send(t, http.MethodGet, "/api/brain/stats", "").Body.Bytes(), &stats))
 	require.Empty(t, stats.Indexing)
+}
+
+// reranking makes a scripted model order what searches of the server find; its scenario has these rules.
+func (b *fixture) reranking(t *testing.T, rules string) {
+	t.Helper()
+	scenario, err := scripted.Parse("test", []byte("rules:\n"+rules))
+	require.NoError(t, err)
+	model, err := scripted.New(scenario, scripted.Options{})
+	require.NoError(t, err)
+	web := httptest.NewServer(model)
+	t.Cleanup(func() { require.NoError(t, model.Close()); web.Close() })
+	b.config.Models.Providers["scripted"] = config.Provider{Kind: "scripted", BaseURL: web.URL + "/v1", MaxConcurrent: 1}
+	b.config.Brain.Rerank.Provider, b.config.Brain.Rerank.Model, b.config.Brain.Rerank.Wait = "scripted", "scripted<b>", time.Minute
+}
+
+func TestAModelOrdersWhatASearchFindsUnlessTheRequestSaysOtherwise(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reranking(t, "  - when: {contains: refuse}\n    reply: {text: 'I will <b>not</b>.'}\n  - reply: {json: {order: [2, 1]}}\n")
+	repo := code(t)
+	search := func(query string, more ...string) (a brain.Answer) {
+		path := "/api/brain/search?" + url.Values{"repo": {repo}, "query": {query}, "lang": {"go"}}.Encode()
+		for _, m := range more {
+			path += "&" + m
+		}
+		w := b.send(t, http.MethodGet, path, "")
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &a))
+		return a
+	}
+	const query = "total of an invoice, rows"
+	kept := search(query, "rerank=false")
+	require.Len(t, kept.Files, 2)
+	require.Nil(t, kept.Rerank)
+	moved := search(query)
+	require.Equal(t, []string{kept.Files[1].Path, kept.Files[0].Path}, []string{moved.Files[0].Path, moved.Files[1].Path})
+	require.True(t, moved.Rerank.Applied)
+	require.Positive(t, moved.Rerank.CostUSD)
+	refused := search(query + " refuse")
+	require.False(t, refused.Rerank.Applied)
+	require.Contains(t, refused.Notes[0], "did not order the files")
+
+	show := func(query string) string {
+		return b.ready(t, url.Values{"show": {"search"}, "repo": {repo}, "query": {query}, "lang": {"go"}})
+	}
+	require.Contains(t, show(query), "ordered by scripted/scripted&lt;b&gt; ($0.0000)", "the order is known")
+	text := show(query + " refuse")
+	require.Contains(t, text, "not ordered by scripted/scripted&lt;b&gt; ($0.")
+	require.Contains(t, text, "The model of brain.rerank did not order the files: ")
+	require.NotContains(t, text, "I will")
+	c, _ := clientOf(t, b.handler, quietly)
+	for keep, first := range map[bool]string{true: kept.Files[0].Path, false: moved.Files[0].Path} {
+		answer, err := c.BrainSearch(t.Context(), control.BrainQuery{Repo: repo, Query: brain.Query{Text: query, Lang: "go", KeepOrder: keep}})
+		require.NoError(t, err)
+		require.Equal(t, first, answer.Files[0].Path)
+	}
 }
 
 func TestAClientWaitsForAnIndexing(t *testing.T) {

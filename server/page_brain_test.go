@@ -97,6 +97,24 @@ func TestAnotherSiteCannotStartASearchOnThePageOfTheBrain(t *testing.T) {
 	require.NotContains(t, b.send(t, http.MethodGet, path, "", "Sec-Fetch-Site", "same-origin").Body.String(), "another site")
 }
 
+func TestAnotherSiteCannotMakeTheServerFetchARepositoryByTheAPI(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, path := range []string{"/api/brain/search", "/api/brain/map"} {
+		path += "?" + url.Values{"repo": {code(t)}, "query": {"invoice"}}.Encode()
+		for _, site := range []string{"cross-site", "same-site"} {
+			w := b.send(t, http.MethodGet, path, "", "Sec-Fetch-Site", site)
+			require.Equal(t, http.StatusForbidden, w.Code, w.Body)
+			require.Contains(t, w.Body.String(), "another site")
+		}
+		require.Contains(t, b.brainPage(t, nil), "No repository is indexed yet.")
+	}
+	for _, site := range []string{"same-origin", "none"} {
+		w := b.send(t, http.MethodGet, "/api/brain/map?"+url.Values{"repo": {code(t)}}.Encode(), "", "Sec-Fetch-Site", site)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+	}
+}
+
 func TestThePageOfTheBrainShowsHostileTextAsText(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -101,6 +101,7 @@ func New(o Options) *Handler {
 	h := middleware.RecordRoute(mux) // from the innermost middleware to the outermost
 	h = middleware.Idempotency(h, o.Store, o.Log, res.Error)
 	h = middleware.ReadBody(h, uploads, o.Log, res.Error)
+	h = middleware.OwnSite(h, api.EffectsOfGet(), res.Error)
 	h = http.NewCrossOriginProtection().Handler(h)
 	h = middleware.LimitBody(h, o.bodyLimit, res.Error)
 	h = middleware.HostCheck(h, o.Hosts, res.Error)

@@ -166,6 +166,9 @@ func newBrainStats(a *app) *cobra.Command {
 					fmt.Fprintf(a.out, "  %s: %s, used %s ago\n", cmp.Or(terminal.Clean(x.Repo), "(unknown)"), ui.Size(x.Bytes), ui.Age(time.Since(x.Used)))
 				}
 				a.printEmbeddings(s.Embeddings)
+				if s.Rerank != "" {
+					fmt.Fprintf(a.out, "What searches find is ordered again by %s.\n", terminal.Clean(s.Rerank))
+				}
 				for _, x := range s.Indexing {
 					a.printIndexing(x)
 				}

@@ -7,22 +7,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rocketgpt/orchestrator/internal/backend"
+	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 func newBrainSearch(a *app) *cobra.Command {
 	var q control.BrainQuery
+	var rerank bool
 	cmd := &cobra.Command{
 		Use: "search QUERY", Short: "Find the files of a repository that matter for a question",
 		Long: `The query can be words, names of functions or files, an error message or a stack trace. The result
-shows the best parts of the best files with line numbers. What is not indexed yet is indexed first.`,
+shows the best parts of the best files with line numbers. What is not indexed yet is indexed first.
+If a model is configured (brain.rerank.model), it orders the files again.`,
 		Example: `  rgpt brain search "where is the retry delay computed"
   rgpt brain search ParseArgs --path "src/**" --explain
   rgpt brain search "timeout of requests" --repo https://github.com/acme/shop --json`,
 		Args: query,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.Text = strings.Join(args, " ")
+			q.Text, q.KeepOrder = strings.Join(args, " "), !rerank
 			return a.withEnvironments(cmd.Context(), q.Repo, func(h backend.Backend) error {
 				answer, err := h.BrainSearch(cmd.Context(), q)
 				switch {
@@ -33,15 +36,11 @@ shows the best parts of the best files with line numbers. What is not indexed ye
 					return nil
 				}
 				a.printNotes(answer.Notes)
+				a.printReranked(answer.Rerank)
 				if len(answer.Files) == 0 {
 					fmt.Fprintln(a.out, "Nothing was found. Use other words.")
 				} else {
 					fmt.Fprint(a.out, answer.Text)
-				}
-				if !a.json {
-					for _, note := range answer.Notes {
-						fmt.Fprintln(a.errs, terminal.Clean(note))
-					}
 				}
 				return nil
 			})
@@ -52,7 +51,19 @@ shows the best parts of the best files with line numbers. What is not indexed ye
 	cmd.Flags().StringVar(&q.Lang, "lang", "", "only this language, such as go or typescript, or files with this extension")
 	cmd.Flags().IntVar(&q.Limit, "limit", 10, "maximum number of files")
 	cmd.Flags().BoolVar(&q.Explain, "explain", false, "say why each file was found")
+	cmd.Flags().BoolVar(&rerank, "rerank", true, "let the model of brain.rerank, if one is configured, order the files again")
 	return cmd
+}
+
+// printReranked says which model ordered the files again, and what that cost.
+func (a *app) printReranked(r *brain.Reranked) {
+	switch {
+	case r == nil:
+	case r.Applied:
+		fmt.Fprintf(a.out, "Ordered by %s: the first %d files, for $%.4f.\n\n", terminal.Clean(r.Model), r.Files, r.CostUSD)
+	case r.CostUSD > 0:
+		fmt.Fprintf(a.out, "The call of %s cost $%.4f.\n\n", terminal.Clean(r.Model), r.CostUSD)
+	}
 }
 
 // query requires something to search for.

@@ -30,8 +30,9 @@ func TestARepositoryIsIndexedSearchedAndMappedOnTheCommandLine(t *testing.T) {
 	require.Regexp(t, `^Indexes on this host: 1, \S+ \S+ of at most 10\S* GiB\.\nExtracts of files in the database: \S+ \S+\.\n  \S+app: \S+ \S+, used \d+s ago\n`, stats)
 	require.Contains(t, stats, "\nEmbeddings: none; ")
 	explained := p.ok(t, "brain", "search", "what", "a customer owes", "--repo", repo, "--explain")
-	require.Contains(t, explained.errs, "brain.embeddings.model is not set")
 	out = explained.out
+	require.Contains(t, out, "brain.embeddings.model is not set")
+	require.Empty(t, explained.errs, "notes are printed once")
 	require.Contains(t, out, "shop/invoice.go")
 	require.Contains(t, out, "4\tfunc Total(lines []Line) Money")
 	require.Contains(t, out, "matched: keywords #1")
@@ -62,4 +63,24 @@ func TestARepositoryIsIndexedSearchedAndMappedOnTheCommandLine(t *testing.T) {
 		require.NotZero(t, r.code, args)
 		require.Contains(t, r.errs, want, args)
 	}
+}
+
+func TestACommandShowsWhoOrderedTheFilesAndWhatItCost(t *testing.T) {
+	t.Parallel()
+	p := withStore(t)
+	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{
+		"shop/invoice.go": "package shop\n\n// Total adds up what a customer owes.\nfunc Total() {}\n", "shop/debt.go": "package shop\n\n// Debt of a customer.\nfunc Debt() {}\n",
+	})
+	url := serveScenario(t, "rules:\n  - when: {contains: refuse}\n    reply: {text: 'No.\\e[31m'}\n  - reply: {json: {order: [2, 1]}}\n")
+	require.NoError(t, os.WriteFile(filepath.Join(repo, "rgpt.yaml"), nil, 0o600))
+	settings := filepath.Join(t.TempDir(), "rgpt.yaml")
+	require.NoError(t, os.WriteFile(settings, []byte("models:\n  providers:\n    house: {kind: scripted, base_url: '"+url+"'}\nbrain:\n  rerank: {provider: house, model: small, wait: 1m}\n"), 0o600))
+	search := func(query string, more ...string) string {
+		return p.ok(t, append([]string{"--config", settings, "brain", "search", query, "--repo", repo, "--rev", "HEAD"}, more...)...).out
+	}
+	const query = "what a customer owes"
+	require.Regexp(t, `^shop/invoice\.go:`, search(query, "--rerank=false"))
+	require.Regexp(t, `^Ordered by house/small: the first 2 files, for \$0\.\d{4}\.\n\nshop/debt\.go:`, search(query))
+	require.Regexp(t, `^Note: The model of brain\.rerank did not order the files: its response is not a list .*\n(Note: .*\n)*The call of house/small cost \$0\.\d{4}\.\n\nshop/invoice\.go:`, search(query+" refuse", "--lang", "go"))
+	require.Contains(t, p.ok(t, "--config", settings, "brain", "stats").out, "What searches find is ordered again by house/small.\n")
 }

@@ -13,6 +13,9 @@ func (c *Client) BrainSearch(ctx context.Context, q control.BrainQuery) (brain.A
 	r := read("api", "brain", "search")
 	r.query = parameters("repo", q.Repo, "rev", q.Rev, "query", q.Text, "path", q.Paths, "lang", q.Lang,
 		"limit", number(q.Limit), "tokens", number(q.Tokens), "explain", strconv.FormatBool(q.Explain))
+	if q.KeepOrder {
+		r.query.Set("rerank", "false")
+	}
 	r.time = createTime // its repository may have to be fetched and indexed first
 	return ask[brain.Answer](ctx, c, r)
 }

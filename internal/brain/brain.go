@@ -50,6 +50,8 @@ type Options struct {
 	PrepareTime time.Duration
 	// Embeddings also finds files by their embeddings. nil: searches do without.
 	Embeddings *Embeddings
+	// Rerank orders the first results of searches again. nil: they stay as the ranking has them.
+	Rerank *Reranking
 	// Log gets what is done without a request, such as an index that is made again. nil: nothing.
 	Log *slog.Logger
 }
@@ -63,6 +65,7 @@ type Brain struct {
 	pasts     *recent[pastKey, *history.History]
 	maps      *recent[mapKey, string]
 	questions *recent[string, []float32]
+	orders    *recent[string, []int]
 	embedded  *recent[string, *vectors.File] // by directory
 
 	mu   sync.Mutex
@@ -98,7 +101,7 @@ func New(o Options) *Brain {
 	return &Brain{
 		options: o, dirs: map[string]*openDir{}, preparing: newPreparation(), views: newRecent[viewKey, View](keptViews),
 		pasts: newRecent[pastKey, *history.History](keptPasts), maps: newRecent[mapKey, string](keptMaps), questions: newRecent[string, []float32](keptQuestions),
-		embedded: newRecent[string, *vectors.File](keptDirs),
+		embedded: newRecent[string, *vectors.File](keptDirs), orders: newRecent[string, []int](keptOrders),
 	}
 }
 
@@ -436,6 +439,7 @@ type Stats struct {
 	SharedBytes  int64 `json:"shared_bytes" doc:"size of the extracts and embeddings of files in the database"`
 
 	Embeddings EmbeddingStats `json:"embeddings" doc:"embeddings of the files"`
+	Rerank     string         `json:"rerank,omitempty" doc:"provider and model that order the results of searches again; not set: none (brain.rerank.model)"`
 	// Indexes are the indexes on this host.
 	Indexes []Stored `json:"indexes" doc:"the indexes on this host, the one that was used last first; at most 200"`
 }
@@ -453,6 +457,9 @@ type Stored struct {
 // Stats returns what is indexed.
 func (b *Brain) Stats(ctx context.Context) (Stats, error) {
 	s := Stats{Disk: b.options.Disk, Indexes: []Stored{}, Embeddings: b.embeddingStats()}
+	if b.options.Rerank != nil {
+		s.Rerank = b.options.Rerank.Model
+	}
 	all, err := index.List(b.options.Root)
 	if err != nil {
 		return s, err

@@ -26,7 +26,8 @@ type View struct {
 	// Contents returns the contents of documents. A content that cannot be shown is nil.
 	Contents func(ctx context.Context, docs []uint32) ([][]byte, error)
 
-	nearby *nearby // finds documents by their embeddings; nil: none
+	nearby   *nearby   // finds documents by their embeddings; nil: none
+	reranker *reranker // orders results again; nil: nothing does
 }
 
 // Query is what Search looks for.
@@ -48,8 +49,8 @@ type Query struct {
 	// Vectors are documents close to the question by their embeddings, best first. nil: those that the
 	// view finds, if it has embeddings.
 	Vectors []rank.Scored
-	// Rerank, if set, orders the results again.
-	Rerank func(results []rank.Result) ([]int, error)
+	// KeepOrder prevents the model of brain.rerank, if there is one, from ordering the results again.
+	KeepOrder bool
 }
 
 // The limits of a query.
@@ -67,7 +68,7 @@ const (
 type Found struct {
 	Path  string  `json:"path"`
 	Lang  string  `json:"lang"`
-	Score float64 `json:"score"`
+	Score float64 `json:"score" doc:"what the signals give together; files that a model ordered again are not in this order"`
 	// Why says which signals found it.
 	Why   []Reason    `json:"why"`
 	Parts []FoundPart `json:"parts"`
@@ -97,6 +98,9 @@ type Answer struct {
 	Text string `json:"text"`
 	// Commit is the commit that was searched, if the caller named one.
 	Commit string `json:"commit" doc:"commit that was searched"`
+	// Rerank is nil if no model is configured, if the query does not want it, or if fewer than two files
+	// were found.
+	Rerank *Reranked `json:"rerank,omitempty" doc:"what the model did that orders the files again, if one is configured (brain.rerank.model)"`
 	// Notes say what is worth knowing about the result, such as words that occur nowhere, or what the
 	// search had to do without.
 	Notes []string `json:"notes" doc:"what is worth knowing about the result"`
@@ -134,7 +138,7 @@ func CheckTokens(tokens int) error {
 }
 
 // Search returns the files that matter for a query, best first. The same view and the same query give
-// the same answer.
+// the same answer, unless a model takes part. A model that fails is not an error: a note says so.
 func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 	if err := q.Check(); err != nil {
 		return Answer{}, err
@@ -150,14 +154,14 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 			notes = append(notes, note)
 		}
 	}
-	began := time.Now()
-	defer func() { telemetry.BrainQueried(time.Since(began)) }()
+	began, asked := time.Now(), time.Duration(0)
+	defer func() { telemetry.BrainQueried(time.Since(began) - asked) }() // without the time of the model
 	text, more, err := v.understood(ctx, q)
 	if err != nil {
 		return Answer{}, fmt.Errorf("search the index: %w", err)
 	}
 	results, err := rank.New(v.Corpus, v.Past, rank.Tuned()).Search(rank.Question{
-		Text: text, Accept: accept, Limit: cmp.Or(q.Limit, DefaultResults), Vectors: q.Vectors, Rerank: q.Rerank,
+		Text: text, Accept: accept, Limit: v.found(q), Vectors: q.Vectors,
 	})
 	if err != nil {
 		return Answer{}, fmt.Errorf("search the index: %w", err)
@@ -166,7 +170,14 @@ func (v View) Search(ctx context.Context, q Query) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	answer := Answer{Files: []Found{}, Text: excerpt.Text(files, text, q.Tokens, q.Explain), Notes: slices.Concat([]string{}, v.ofFilter(q), notes, more)}
+	found := time.Now()
+	files, reranked, note := v.reranked(ctx, q, files)
+	asked = time.Since(found)
+	if note != "" {
+		notes = append(notes, note)
+	}
+	files = files[:min(len(files), cmp.Or(q.Limit, DefaultResults))]
+	answer := Answer{Files: []Found{}, Text: excerpt.Text(files, text, q.Tokens, q.Explain), Rerank: reranked, Notes: slices.Concat([]string{}, v.ofFilter(q), notes, more)}
 	ranges := excerpt.Ranges(files, text)
 	for i, f := range files {
 		found := Found{Path: f.Path, Lang: v.Corpus.Lang(f.Doc), Score: f.Score, Parts: []FoundPart{}}

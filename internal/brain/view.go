@@ -64,7 +64,7 @@ func (b *Brain) makeView(ctx context.Context, ws contract.Workspace) (View, erro
 		})
 		return contents, err
 	}}
-	v.nearby = w.nearby()
+	v.nearby, v.reranker = w.nearby(), w.reranker()
 	if b.options.History > 0 {
 		past, err := b.past(ctx, contract.Repo{URL: ws.Repo, Base: ws.Base})
 		if err != nil {

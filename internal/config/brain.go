@@ -15,6 +15,7 @@ type Brain struct {
 	Age          time.Duration `yaml:"age" validate:"min=1h,max=87600h" doc:"How long what was extracted from a file stays in the database after its last use."`
 
 	Embeddings BrainEmbeddings `yaml:"embeddings" doc:"A model whose embeddings also find files, besides words and history."`
+	Rerank     BrainRerank     `yaml:"rerank" doc:"A model that orders the first results of searches again."`
 }
 
 // BrainEmbeddings configures the embeddings of files and questions.
@@ -27,4 +28,14 @@ type BrainEmbeddings struct {
 	MaxCostUSD MicroUSD      `yaml:"max_cost_usd" validate:"min=0" doc:"Maximum cost of these texts, in US dollars. It is checked after each 100 files. The budgets of the project, the tenant and the day apply as well. 0: no limit."`
 	MaxTime    time.Duration `yaml:"max_time" validate:"min=0,max=24h" doc:"Maximum time in which embeddings are computed when a repository is indexed. 0: no limit."`
 	Wait       time.Duration `yaml:"wait" validate:"min=10ms,max=1m" doc:"How long a search waits for the embedding of its question. After that, it does without."`
+}
+
+// BrainRerank configures the model that orders the results of searches again.
+type BrainRerank struct {
+	Provider   string        `yaml:"provider" doc:"Name of a provider. Empty: models.default.provider."`
+	Model      string        `yaml:"model" doc:"The provider's name for a model that responds with text. The question of each search, and parts of the first files that it finds, are sent to it; the search waits for it. Empty: none."`
+	Files      int           `yaml:"files" validate:"min=2,max=100" doc:"Number of found files that the model orders. An answer shows as many of them as it would without the model."`
+	Excerpt    Size          `yaml:"excerpt" validate:"min=100,max=8192" doc:"Size of the text of each of these files that is sent: the parts that match best."`
+	MaxCostUSD MicroUSD      `yaml:"max_cost_usd" validate:"min=0" doc:"Maximum cost of one search, in US dollars. If the call could cost more, as estimated with one token for each byte, it is not made. The budgets of the project, the tenant and the day apply as well. 0: no limit."`
+	Wait       time.Duration `yaml:"wait" validate:"min=10ms,max=1m" doc:"How long a search waits for the order. After that, the files stay in the order in which they were found."`
 }

@@ -65,6 +65,7 @@ func Default() *Config {
 		Brain: Brain{
 			MaxFile: MiB, Disk: 10 * GiB, History: 5000, Workers: 0, MapTokens: 1000, AnswerTokens: 2000, Wait: 20 * time.Second, PrepareTime: 10 * time.Minute, Age: 60 * 24 * time.Hour,
 			Embeddings: BrainEmbeddings{MaxTexts: 500_000, MaxSize: 200 * MiB, MaxCostUSD: 2_000_000, MaxTime: 30 * time.Minute, Wait: 3 * time.Second},
+			Rerank:     BrainRerank{Files: 20, Excerpt: 600, MaxCostUSD: 100_000, Wait: 10 * time.Second},
 		},
 		Retention: Retention{Every: 24 * time.Hour},
 		Ledger:    Ledger{CheckpointEvery: 24 * time.Hour},

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/embedding"
 	"github.com/rocketgpt/orchestrator/internal/modelclient"
+	"github.com/rocketgpt/orchestrator/internal/rerank"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
@@ -34,7 +36,7 @@ type index struct {
 	mu         sync.Mutex
 	brain      *brain.Brain
 	workspaces *workspace.Manager
-	models     *modelclient.Client // that compute embeddings; nil: none
+	models     *modelclient.Client // of searches; nil: none
 	background *background
 }
 
@@ -56,22 +58,32 @@ func (r *Runs) Close() {
 	}
 }
 
-// embeddings returns what computes the embeddings of repositories; nil if no model is configured. Without
-// a database, nothing could limit what they cost.
-func (r *Runs) embeddings(log *slog.Logger) (*brain.Embeddings, *modelclient.Client, error) {
-	if _, ok, err := setup.EmbeddingModel(r.Config); !ok || err != nil || r.Store == nil {
-		return nil, nil, err
+// brainModels are the models of an index of repositories, and their client.
+type brainModels struct {
+	embeddings *brain.Embeddings
+	rerank     *brain.Reranking
+	client     *modelclient.Client
+}
+
+// brainModels returns the models of searches; all are nil if none is configured. Without a database,
+// nothing could limit what they cost.
+func (r *Runs) brainModels(log *slog.Logger) (m brainModels, err error) {
+	_, embeds, err := setup.EmbeddingModel(r.Config)
+	_, reranks, failed := setup.RerankModel(r.Config)
+	if err = errors.Join(err, failed); err != nil || !embeds && !reranks || r.Store == nil {
+		return m, err
 	}
-	models, err := setup.Model(r.Config)
+	if m.client, err = setup.Model(r.Config); err != nil {
+		return m, err
+	}
+	gate := setup.Admission(r.Config, r.Store, m.client, log)
+	if m.embeddings, err = embedding.ForBrain(r.Config, r.Store, m.client, gate, log); err == nil {
+		m.rerank, err = rerank.ForBrain(r.Config, r.Store, m.client, gate, log)
+	}
 	if err != nil {
-		return nil, nil, err
+		m.client.Close()
 	}
-	e, err := embedding.ForBrain(r.Config, r.Store, models, setup.Admission(r.Config, r.Store, models, log), log)
-	if err != nil {
-		models.Close()
-		return nil, nil, err
-	}
-	return e, models, nil
+	return m, err
 }
 
 // openBrain returns this process's index of repositories, and the repositories.
@@ -85,12 +97,12 @@ func (r *Runs) openBrain() (*brain.Brain, *workspace.Manager, error) {
 			return nil, nil, err
 		}
 		log := cmp.Or(r.Log, slog.New(slog.DiscardHandler))
-		embeddings, models, err := r.embeddings(log)
+		models, err := r.brainModels(log)
 		if err != nil {
 			return nil, nil, err
 		}
-		x.workspaces, x.models = workspaces, models
-		x.brain = setup.Brain(r.Config, r.DataDir, workspaces, r.Store, embeddings, log)
+		x.workspaces, x.models = workspaces, models.client
+		x.brain = setup.Brain(r.Config, r.DataDir, workspaces, r.Store, models.embeddings, models.rerank, log)
 	}
 	return x.brain, x.workspaces, nil
 }

@@ -3,6 +3,7 @@ package embedding_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -268,6 +269,43 @@ func TestAnIndexingKeepsToItsLimitsAndTheNextOneContinues(t *testing.T) {
 		require.Contains(t, x.search("what a customer owes").Notes[0], "1 of 2 files have no embedding yet")
 		require.Equal(t, 2, x.index().Files, key)
 	}
+}
+
+func TestAnIndexingStopsAtItsLimitOfCostAndTheNextOneContinues(t *testing.T) {
+	t.Parallel()
+	x := newIndexing(t, withModel("brain.embeddings.max_cost_usd", "0.000001"))
+	const files = 120 // the cost is checked after each 100
+	for i := range files {
+		x.write(fmt.Sprintf("more/file%03d.go", i), fmt.Sprintf("package more\n\n// Number%d counts.\nfunc Number%d() {}\n", i, i))
+	}
+	x.commit()
+	out := x.index()
+	require.Equal(t, []int{100, files + 2 - 100, 100}, []int{out.Files, out.Missing, out.Computed})
+	require.Contains(t, out.Problem, "brain.embeddings.max_cost_usd")
+	require.Positive(t, out.CostUSD)
+	require.InDelta(t, out.CostUSD*1e6, x.project().SpentMicros, 0.5, "what was computed was paid for")
+	again := x.index()
+	require.Equal(t, []any{files + 2, 0, files + 2 - 100, ""}, []any{again.Files, again.Missing, again.Computed, again.Problem})
+}
+
+func TestAnIndexingStopsWhenItsTimeIsOverAndTheNextOneContinues(t *testing.T) {
+	t.Parallel()
+	x := newIndexing(t, withModel("brain.embeddings.max_time", "50ms"))
+	x.respond(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // so that the server notices that the client is gone
+		<-r.Context().Done()
+	})
+	out := x.index()
+	require.Equal(t, []int{0, 2}, []int{out.Files, out.Missing})
+	require.Contains(t, out.Problem, "brain.embeddings.max_time")
+	require.Equal(t, "pay/invoice.go", x.search("what a customer owes").Files[0].Path, "the index is there")
+	require.Zero(t, x.project().ReservedMicros)
+
+	x.instead.Store(nil)
+	x.Config.Brain.Embeddings.MaxTime = 0
+	x.open()
+	again := x.index()
+	require.Equal(t, []any{2, 0, 2, ""}, []any{again.Files, again.Missing, again.Computed, again.Problem})
 }
 
 func TestABudgetThatIsUsedUpStopsEmbeddingsButNotTheIndex(t *testing.T) {

@@ -15,11 +15,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
-// Brain returns this host's index of repositories. embeddings may be nil. The caller closes it.
-func Brain(cfg *config.Config, dataDir string, workspaces *workspace.Manager, st *store.Store, embeddings *brain.Embeddings, log *slog.Logger) *brain.Brain {
+// Brain returns this host's index of repositories. embeddings and rerank may be nil. The caller closes it.
+func Brain(cfg *config.Config, dataDir string, workspaces *workspace.Manager, st *store.Store, embeddings *brain.Embeddings, rerank *brain.Reranking, log *slog.Logger) *brain.Brain {
 	b := cfg.Brain
 	return brain.New(brain.Options{
-		Root: brain.Dir(dataDir), Workspaces: workspaces, Store: st, MaxFileSize: b.MaxFile.Int64(), Disk: b.Disk.Int64(), History: b.History, Workers: b.Workers, PrepareTime: b.PrepareTime, Embeddings: embeddings, Log: log,
+		Root: brain.Dir(dataDir), Workspaces: workspaces, Store: st, MaxFileSize: b.MaxFile.Int64(), Disk: b.Disk.Int64(), History: b.History, Workers: b.Workers, PrepareTime: b.PrepareTime, Embeddings: embeddings, Rerank: rerank, Log: log,
 	})
 }
 
@@ -32,13 +32,23 @@ func SweepBrain(cfg *config.Config, dataDir string) error {
 // EmbeddingModel returns the model of brain.embeddings; ok is false if none is configured.
 func EmbeddingModel(cfg *config.Config) (choice contract.ModelChoice, ok bool, err error) {
 	e := cfg.Brain.Embeddings
-	if e.Model == "" {
+	return brainModel(cfg, "brain.embeddings", e.Provider, e.Model)
+}
+
+// RerankModel returns the model of brain.rerank; ok is false if none is configured.
+func RerankModel(cfg *config.Config) (choice contract.ModelChoice, ok bool, err error) {
+	r := cfg.Brain.Rerank
+	return brainModel(cfg, "brain.rerank", r.Provider, r.Model)
+}
+
+func brainModel(cfg *config.Config, section, provider, model string) (choice contract.ModelChoice, ok bool, err error) {
+	if model == "" {
 		return choice, false, nil
 	}
-	choice = contract.ModelChoice{Provider: cmp.Or(e.Provider, cfg.Models.Default.Provider), Model: e.Model}
+	choice = contract.ModelChoice{Provider: cmp.Or(provider, cfg.Models.Default.Provider), Model: model}
 	if _, known := cfg.Models.Providers[choice.Provider]; !known {
 		return choice, false, fault.New(contract.ClassConfig, contract.CodeInvalidConfig,
-			"brain.embeddings requires a provider from models.providers; got %q", choice.Provider)
+			"%s requires a provider from models.providers; got %q", section, choice.Provider)
 	}
 	return WithTimeout(cfg, choice), true, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/embedding"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/rerank"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -165,7 +166,12 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		closeAll()
 		return nil, nil, err
 	}
-	index := setup.Brain(o.Config, o.DataDir, workspaces, db, embeddings, o.Log)
+	reranking, err := rerank.ForBrain(o.Config, db, models, gate, o.Log)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
+	index := setup.Brain(o.Config, o.DataDir, workspaces, db, embeddings, reranking, o.Log)
 	closeAll = func() { index.Close(); commands.Close(); _ = blobs.Close(); db.Close() }
 	return &activities.Activities{
 		Brain: index,

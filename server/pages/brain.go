@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/server/middleware"
 	"github.com/rocketgpt/orchestrator/server/param"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -59,7 +60,7 @@ func (s *Server) brainPage(r *http.Request, shell ui.Shell) (templ.Component, er
 func (s *Server) answerBrain(r *http.Request, p *ui.BrainPage) error {
 	ask := p.Ask
 	switch {
-	case foreign(r):
+	case middleware.FromOtherSite(r):
 		// A search may fetch and index a repository, which another site must not start.
 		p.Problem = "This address was opened from another site. To search, use the form."
 		return nil
@@ -91,10 +92,4 @@ func (s *Server) answerBrain(r *http.Request, p *ui.BrainPage) error {
 		return nil
 	}
 	return err
-}
-
-// foreign says whether a page of another site made the browser send a request.
-func foreign(r *http.Request) bool {
-	site := r.Header.Get("Sec-Fetch-Site")
-	return site != "" && site != "same-origin" && site != "none"
 }

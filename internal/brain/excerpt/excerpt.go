@@ -30,6 +30,17 @@ type File struct {
 	rank.Result
 	Extract extract.Extract
 	Content []byte
+	// Before is the position, from 1, that the file had before a model ordered the files again; 0: none
+	// did.
+	Before int
+}
+
+// why explains in one line why the file was found, and where it was before a model moved it.
+func (f File) why() string {
+	if f.Before == 0 {
+		return f.String()
+	}
+	return fmt.Sprintf("#%d before the model ordered the files, %s", f.Before, f.String())
 }
 
 // Text shows the best parts of files, the best file first, in at most the given number of tokens. With
@@ -102,6 +113,52 @@ func Ranges(files []File, question string) [][]Range {
 		}
 	}
 	return all
+}
+
+// Limits of a brief.
+const (
+	briefRead = 16 << 10 // bytes of a part that are read
+	briefLead = 2        // lines before the one that matches best
+)
+
+// Briefs returns for each file the parts that Text prefers, best first and without line numbers, in at
+// most size bytes. Of each part, it shows what follows the line that matches best. clean changes the text
+// of each part before it is cut, so that it can remove what must not be shown even in part.
+func Briefs(files []File, question string, size int, clean func(string) string) []string {
+	wanted := weights(files, question)
+	all := make([]string, len(files))
+	for i, f := range files {
+		var b strings.Builder
+		for _, p := range parts(f, wanted) {
+			if b.Len() < size {
+				b.WriteString(p.brief(wanted, clean, size-b.Len()))
+			}
+		}
+		all[i] = b.String()
+	}
+	return all
+}
+
+// brief returns the lines of a part, from shortly before the one that matches best, in at most size bytes.
+// Blank lines are left out.
+func (p part) brief(wanted map[string]float64, clean func(string) string, size int) string {
+	text := strings.Join(p.lines[p.first-1:p.last], "\n")
+	text = clean(strings.ToValidUTF8(text[:min(len(text), briefRead)], ""))
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+	from, best := 0, 0.0
+	for i, line := range lines {
+		if s := score([]string{line}, "", wanted); s > best {
+			from, best = max(i-briefLead, 0), s
+		}
+	}
+	var b strings.Builder
+	for _, line := range lines[from:] {
+		b.WriteString(shownLine(line) + "\n")
+		if b.Len() >= size {
+			return strings.ToValidUTF8(b.String()[:size], "")
+		}
+	}
+	return b.String()
 }
 
 // weights says how much each term of the question counts: the fewer of the files have it, the more.
@@ -206,7 +263,7 @@ func (p part) text(f File, explain bool) string {
 	}
 	b.WriteByte('\n')
 	if explain {
-		fmt.Fprintf(&b, "  %s\n", repomap.Line(f.String()))
+		fmt.Fprintf(&b, "  %s\n", repomap.Line(f.why()))
 	}
 	for n := p.first; n <= p.last; n++ {
 		fmt.Fprintf(&b, "%d\t%s\n", n, shownLine(p.lines[n-1]))

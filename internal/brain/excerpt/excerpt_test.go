@@ -75,3 +75,28 @@ func TestAnEmptyFileIsOnlyNamed(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, excerpt.Text([]excerpt.File{file("empty.txt", "")}, "args", 500, false), "empty.txt")
 }
+
+func TestAnExplanationSaysWhereAFileWasBeforeAModelMovedIt(t *testing.T) {
+	t.Parallel()
+	f := file("a/b.go", long(5))
+	f.Before = 7
+	require.Contains(t, excerpt.Text([]excerpt.File{f}, "parse args", 1000, true), "#7 before the model ordered the files, matched: keywords #1 (args)")
+}
+
+func TestABriefHasTheBestPartsWithinItsSizeAndNoSecretThatWasCut(t *testing.T) {
+	t.Parallel()
+	hide := func(text string) string { return strings.ReplaceAll(text, "sk-secret-key", "[hidden]") }
+	for _, size := range []int{100, 120, 600} {
+		briefs := excerpt.Briefs([]excerpt.File{file("a/b.go", long(50)), file("empty.txt", "")}, "parse args", size, hide)
+		require.Contains(t, briefs[0], "func ParseArgs(text string) []string {")
+		require.LessOrEqual(t, len(briefs[0]), size)
+		require.Empty(t, briefs[1])
+	}
+	for _, before := range []int{0, 40, 80, 86, 90, 99, 105} {
+		content := "// args" + strings.Repeat("x", before) + " sk-secret-key\n\x1b[31m\u202e\n" + strings.Repeat("args ", 20_000) + "\n"
+		text := excerpt.Briefs([]excerpt.File{file("a.txt", content)}, "args", 100, hide)[0]
+		require.NotContains(t, text, "sk-", before)
+		require.NotContains(t, text, "\x1b")
+		require.LessOrEqual(t, len(text), 100)
+	}
+}

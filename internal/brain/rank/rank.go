@@ -79,9 +79,6 @@ type Question struct {
 	Vectors []Scored
 	// Limit is the number of results; 0: DefaultLimit.
 	Limit int
-	// Rerank, if set, is given the results and returns their new order: positions in results, each at
-	// most once. Results that it leaves out follow in their old order.
-	Rerank func(results []Result) ([]int, error)
 }
 
 // DefaultLimit is the number of results of a question that does not say how many it wants.
@@ -152,33 +149,7 @@ func (r *Ranker) Search(q Question) ([]Result, error) {
 	}
 	seeds := s.fuse(r.weights.Signal).top(r.weights.Seeds)
 	s.expand(seeds)
-	results := s.results(s.fuse(r.weights.Signal), cmp.Or(q.Limit, DefaultLimit))
-	if q.Rerank == nil || len(results) < 2 {
-		return results, nil
-	}
-	order, err := q.Rerank(slices.Clone(results))
-	if err != nil {
-		return nil, fmt.Errorf("rerank %d results: %w", len(results), err)
-	}
-	return reorder(results, order), nil
-}
-
-// reorder puts the results at the given positions first. Positions that do not exist do not count.
-func reorder(results []Result, order []int) []Result {
-	out := make([]Result, 0, len(results))
-	done := make([]bool, len(results))
-	for _, i := range order {
-		if i >= 0 && i < len(results) && !done[i] {
-			done[i] = true
-			out = append(out, results[i])
-		}
-	}
-	for i, r := range results {
-		if !done[i] {
-			out = append(out, r)
-		}
-	}
-	return out
+	return s.results(s.fuse(r.weights.Signal), cmp.Or(q.Limit, DefaultLimit)), nil
 }
 
 // search is one question at work.

@@ -1,7 +1,6 @@
 package rank_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -183,24 +182,6 @@ func TestTheOrderDoesNotDependOnChance(t *testing.T) {
 	for range 20 {
 		require.Equal(t, want, search(t, h, q))
 	}
-}
-
-func TestARerankerOrdersTheResults(t *testing.T) {
-	t.Parallel()
-	q := rank.Question{Text: "requests of users"}
-	before := search(t, nil, q)
-	require.Greater(t, len(before), 3)
-	q.Rerank = func(results []rank.Result) ([]int, error) {
-		require.Equal(t, before, results)
-		return []int{2, 2, -1, 1000, 0}, nil
-	}
-	after := search(t, nil, q)
-	require.Len(t, after, len(before))
-	require.Equal(t, []string{before[2].Path, before[0].Path, before[1].Path}, []string{after[0].Path, after[1].Path, after[2].Path})
-
-	q.Rerank = func([]rank.Result) ([]int, error) { return nil, errors.New("out") }
-	_, err := rank.New(ranktest.New(project, nil), nil, rank.Tuned()).Search(q)
-	require.ErrorContains(t, err, "rerank")
 }
 
 func TestAnEmptyQuestionAndAnEmptyRepositoryFindNothing(t *testing.T) {
