@@ -228,9 +228,11 @@ type Settings struct {
 	ApprovePlan      bool                  `json:"approve_plan,omitempty"`
 	ApproveRelease   bool                  `json:"approve_release,omitempty"`
 	ApprovalWait     time.Duration         `json:"approval_wait"` // no answer in time means no
-	PlanGiven        bool                  `json:"plan_given,omitempty"`
-	CommandTimeout   time.Duration         `json:"command_timeout"` // longest command that an agent may run
-	VerifyTimeout    time.Duration         `json:"verify_timeout"`  // longest check of the verification
+	// Reminders are those of questions to people; empty: one, after half of the time for an answer.
+	Reminders      []Reminder    `json:"reminders,omitempty"`
+	PlanGiven      bool          `json:"plan_given,omitempty"`
+	CommandTimeout time.Duration `json:"command_timeout"` // longest command that an agent may run
+	VerifyTimeout  time.Duration `json:"verify_timeout"`  // longest check of the verification
 	// FinishRefusals is how often failed checks go back to an agent that wants to finish; 0: they are
 	// not run before it finishes.
 	FinishRefusals int                   `json:"finish_refusals,omitempty"`

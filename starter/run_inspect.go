@@ -293,16 +293,7 @@ func (a *app) printDetails(d views.RunDetails) {
 	for _, c := range d.WaitingCalls {
 		fmt.Fprintln(a.out, terminal.Clean(c.String()))
 	}
-	for _, q := range d.Approvals {
-		if q.Input != nil {
-			printInput(a.out, d.ID, *q.Input)
-		}
-	}
-	for _, i := range d.Interventions {
-		if i.Status == "open" {
-			fmt.Fprintf(a.out, "waiting for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)
-		}
-	}
+	a.printQuestions(d)
 	cached := ""
 	if d.Usage.FromCache > 0 {
 		cached = fmt.Sprintf(" (%d answered at no cost by the responses to identical requests of earlier runs)", d.Usage.FromCache)
@@ -312,6 +303,49 @@ func (a *app) printDetails(d views.RunDetails) {
 	for _, b := range d.Budgets {
 		a.printBudget(b)
 	}
+}
+
+// printQuestions prints the open questions of a run to people.
+func (a *app) printQuestions(d views.RunDetails) {
+	for _, q := range d.Approvals {
+		if q.Status == "pending" {
+			fmt.Fprintf(a.out, "waiting for an answer to %s%s\n", terminal.Clean(q.ID), reminderWords(q.Deadline, q.Reminders))
+		}
+		if q.Input != nil {
+			printInput(a.out, d.ID, *q.Input)
+		}
+	}
+	for _, i := range d.Interventions {
+		if i.Status == "open" {
+			fmt.Fprintf(a.out, "waiting for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)
+			if words := reminderWords(i.Deadline, i.Reminders); words != "" {
+				fmt.Fprintf(a.out, "  %s\n", strings.TrimPrefix(words, "; "))
+			}
+		}
+	}
+}
+
+// reminderWords describes an open question's deadline and its last and next reminder.
+func reminderWords(deadline *time.Time, all []views.Reminder) string {
+	at := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+	words := ""
+	if deadline != nil {
+		words += "; deadline " + at(*deadline)
+	}
+	if last := views.LastReminder(all); last != nil {
+		words += "; last reminder " + at(*last.SentAt)
+	}
+	if next := views.NextReminder(all); next != nil {
+		what := "; next reminder "
+		if next.Escalation {
+			what = "; next escalation "
+		}
+		words += what + at(next.At)
+		if len(next.To) > 0 {
+			words += " to " + terminal.Clean(strings.Join(next.To, ", "))
+		}
+	}
+	return words
 }
 
 // printBudget prints what a budget with a limit has spent and reserved.

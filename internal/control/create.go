@@ -269,7 +269,38 @@ func (r *Runs) prepare(ctx context.Context, c Creation, operator *config.Config,
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	return r.freeze(ctx, c, resolved{repo, cfg, operator})
+	made, err := r.freeze(ctx, c, resolved{repo, cfg, operator})
+	if err != nil {
+		return made, err
+	}
+	missing, err := r.missingReceivers(ctx, made.Settings.Reminders)
+	if len(missing) > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("reminders name webhooks that do not exist: %s; add them (rgpt webhook add URL --name NAME), or they get no reminders",
+			strings.Join(missing, ", ")))
+	}
+	return made, err
+}
+
+// missingReceivers returns the names of webhooks that reminders name and that do not exist.
+func (r *Runs) missingReceivers(ctx context.Context, reminders []contract.Reminder) (missing []string, err error) {
+	var wanted []string
+	for _, one := range reminders {
+		for _, to := range one.To {
+			if name := contract.WebhookOf(to); name != "" && !slices.Contains(wanted, name) {
+				wanted = append(wanted, name)
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	known, err := r.Store.Webhooks(ctx)
+	for _, name := range wanted {
+		if err == nil && !slices.ContainsFunc(known, func(w store.Webhook) bool { return w.Name == name }) {
+			missing = append(missing, name)
+		}
+	}
+	return missing, err
 }
 
 // freeze freezes all inputs of a run that is created from what was resolved.

@@ -13,9 +13,6 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// reminderShare divides the time limit for an answer: a person is reminded after half of it.
-const reminderShare = 2
-
 // question is a request to a person: to approve a run's plan or release, or to help with a problem.
 type question struct {
 	kind  string // contract.ApprovalPlan, …; contract.InterventionHelp, …
@@ -65,9 +62,10 @@ func (a *approval) payload() map[string]any {
 // ask asks a person and waits for the answer, or until the time limit. Meanwhile the run's status
 // is waiting_for_approval or waiting_for_input. A paused run keeps waiting until it is resumed.
 func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failure) {
-	a, reminder, err := r.open(ctx, q)
+	plan := r.remindersOf(q)
+	a, reminder, err := r.open(ctx, q, plan)
 	if err == nil {
-		err = r.awaitAnswer(ctx, a, q, reminder)
+		err = r.awaitAnswer(ctx, a, q, plan, reminder)
 	}
 	if err != nil {
 		return nil, r.failureOf(err)
@@ -79,66 +77,59 @@ func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failur
 	return a, nil
 }
 
-// open records a question. It returns the record of its reminder.
-func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record, error) {
-	until := workflow.Now(ctx).Add(q.wait)
-	var asked, reminder contract.Record
+// open records a question with its planned reminders. It returns what the events of the reminders say
+// besides.
+func (r *run) open(ctx workflow.Context, q question, plan []reminder) (*approval, map[string]any, error) {
+	now := workflow.Now(ctx)
+	until := now.Add(q.wait)
+	var asked contract.Record
+	var payload map[string]any
 	a := &approval{kind: q.kind, input: q.input}
 	switch {
 	case q.input != nil:
 		a.id = contract.InputID(r.in.RunID)
 		var err error
-		if asked, err = r.inputRecord(*q.input, until); err != nil {
-			return a, reminder, err
+		if asked, payload, err = r.inputRecord(*q.input, until); err != nil {
+			return a, payload, err
 		}
 	case q.problem == nil:
 		a.id = fmt.Sprintf("run-%d/%s", r.in.RunID, q.kind)
-		payload := map[string]any{"approval_id": a.id, "kind": q.kind, "deadline": until}
-		notes := map[string]string{"id": a.id, "kind": q.kind, "status": "pending", "deadline": until.Format(time.RFC3339), "subject": r.subject(q.kind)}
-		if reason := r.releaseReason(); q.kind == contract.ApprovalRelease && reason != "" {
-			notes["reason"], payload["reason"] = reason, reason
-			if r.Protected.Total > 0 {
-				payload["protected"] = r.Protected
-			}
-			if r.Gate.ID != 0 {
-				payload["verdict_id"], payload["subject"] = r.Gate.ID, r.Gate.Subject
-			}
-		}
-		asked, reminder = records.EventRecord(contract.EventApprovalRequested, payload), records.EventRecord(contract.EventApprovalReminded, payload)
-		asked.Notes = notes
+		asked, payload = r.approvalRecord(a, until)
 	default:
 		r.Heals.Questions++
 		a.id = contract.InterventionID(r.in.RunID, r.Heals.Questions)
 		reason, action := q.problem.Reason, q.problem.ActionRequired
-		payload := map[string]any{"intervention_id": a.id, "kind": q.kind, "phase": q.phase, "reason": reason, "action_required": action, "deadline": until}
-		asked, reminder = records.EventRecord(contract.EventInterventionRequested, payload), records.EventRecord(contract.EventInterventionReminded, payload)
+		payload = map[string]any{"intervention_id": a.id, "kind": q.kind, "phase": q.phase, "reason": reason, "action_required": action, "deadline": until}
+		asked = records.EventRecord(contract.EventInterventionRequested, payload)
 		asked.Interventions = []contract.InterventionNote{{
 			Number: r.Heals.Questions, Status: "open", Phase: q.phase, Reason: reason, ActionRequired: action, Deadline: &until,
 		}}
 	}
+	asked.Events[0].Payload = withReminders(payload, now, plan)
 	r.controls.approval = a
 	if err := r.Interrupt(a.status(), q.kind); err != nil {
-		return a, reminder, err
+		return a, payload, err
 	}
 	_, err := r.transition(ctx, asked)
-	return a, reminder, err
+	return a, payload, err
 }
 
-// awaitAnswer waits for the answer to a question. It reminds once if no answer means no.
-func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, reminder contract.Record) error {
-	given := func() bool { return a.answered() && !r.controls.paused }
-	early := q.wait
-	if !q.optional {
-		early = q.wait / reminderShare
-	}
-	answered, err := workflow.AwaitWithTimeout(ctx, early, given)
-	if err == nil && !answered && !a.answered() && !q.optional {
-		if _, err = r.transition(ctx, reminder); err == nil {
-			answered, err = workflow.AwaitWithTimeout(ctx, q.wait-early, given)
+// approvalRecord returns the record of a request for an approval, and the content of its event.
+func (r *run) approvalRecord(a *approval, until time.Time) (contract.Record, map[string]any) {
+	payload := map[string]any{"approval_id": a.id, "kind": a.kind, "deadline": until}
+	notes := map[string]string{"id": a.id, "kind": a.kind, "status": "pending", "deadline": until.Format(time.RFC3339), "subject": r.subject(a.kind)}
+	if reason := r.releaseReason(); a.kind == contract.ApprovalRelease && reason != "" {
+		notes["reason"], payload["reason"] = reason, reason
+		if r.Protected.Total > 0 {
+			payload["protected"] = r.Protected
+		}
+		if r.Gate.ID != 0 {
+			payload["verdict_id"], payload["subject"] = r.Gate.ID, r.Gate.Subject
 		}
 	}
-	a.expired = err == nil && !answered && !a.answered()
-	return err
+	asked := records.EventRecord(contract.EventApprovalRequested, payload)
+	asked.Notes = notes
+	return asked, payload
 }
 
 // askApproval asks a person to approve the plan or the release. If it is not approved, askApproval

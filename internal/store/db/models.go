@@ -571,6 +571,7 @@ type OrchestratorWebhook struct {
 	RequestDigest  string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	Name           string
 }
 
 type OrchestratorWebhookAttempt struct {

@@ -40,6 +40,8 @@ type Approval struct {
 	DecidedAt *time.Time `json:"decided_at"`
 
 	Input *contract.PlannerQuestion `json:"input,omitempty"` // the open question of a planner; Reason is its text, and afterwards the answer
+
+	Reminders []Reminder `json:"reminders,omitempty" doc:"reminders of it, sent and planned"`
 }
 
 // RunDetails is a run with all its data. It marshals to the JSON of the specification.
@@ -188,6 +190,10 @@ func (v *Views) people(ctx context.Context, id int64, d *RunDetails) error {
 	if d.SelfHealEvents, err = v.store.Heals(ctx, id); err != nil {
 		return err
 	}
+	asked, err := v.reminders(ctx, id)
+	if err != nil {
+		return err
+	}
 	approvals, err := v.q.Approvals(ctx, id)
 	if err != nil {
 		return err
@@ -196,14 +202,18 @@ func (v *Views) people(ctx context.Context, id int64, d *RunDetails) error {
 		reason, input := inputOf(a.Kind, a.Reason)
 		return Approval{
 			Input: input, ID: a.ID, Kind: a.Kind, Status: a.Status, By: a.DecidedBy, Reason: reason,
-			Deadline: a.Deadline, CreatedAt: a.CreatedAt, DecidedAt: a.DecidedAt,
+			Deadline: a.Deadline, CreatedAt: a.CreatedAt, DecidedAt: a.DecidedAt, Reminders: asked.of(a.ID, a.Deadline),
 		}
 	})
 	interventions, err := v.q.ManualInterventions(ctx, id)
 	if err != nil {
 		return err
 	}
-	d.Interventions = rowconv.Convert(interventions, func(r db.ManualInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) })
+	d.Interventions = rowconv.Convert(interventions, func(r db.ManualInterventionsRow) Intervention {
+		i := interventionOf(r.ManualIntervention, r.Kind)
+		i.Reminders = asked.of(contract.InterventionID(id, i.Number), i.Deadline)
+		return i
+	})
 	if d.Gate, err = verdicts.Of(ctx, v.store, id); err != nil {
 		return err
 	}
