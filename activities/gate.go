@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -38,7 +39,7 @@ func (a *Activities) JudgeChange(ctx context.Context, in contract.GateInput) (co
 		return contract.GateVerdict{}, err
 	}
 	v, err := j.verdict(ctx)
-	return slim(v), err
+	return slim(v, run.Settings.Gate.Approver), err
 }
 
 // verdict returns the stored verdict, or judges the change: for the first time, or because the policies
@@ -67,9 +68,9 @@ func (j *gateCase) unchanged() bool {
 	return j.in.To.Tree == j.in.From.Tree && !slices.ContainsFunc(j.in.Stages, func(w contract.Workspace) bool { return w.Tree != j.in.From.Tree })
 }
 
-// slim returns what the workflow needs of a verdict.
-func slim(v contract.GateRecord) contract.GateVerdict {
-	out := contract.GateVerdict{ID: v.ID, Decision: v.Decision, Subject: v.Subject}
+// slim returns what the workflow needs of a verdict. approver is the restriction of the settings of the run.
+func slim(v contract.GateRecord, approver string) contract.GateVerdict {
+	out := contract.GateVerdict{ID: v.ID, Decision: v.Decision, Subject: v.Subject, Approver: approverOf(v, approver)}
 	for _, r := range v.Reasons {
 		if r.Decision == contract.GateAllow {
 			continue
@@ -80,6 +81,16 @@ func slim(v contract.GateRecord) contract.GateVerdict {
 		}
 	}
 	return out
+}
+
+// approverOf returns the restriction of the approvers of a change: that of the settings, or of a reason of the verdict.
+func approverOf(v contract.GateRecord, approver string) string {
+	for _, r := range v.Reasons {
+		if r.Decision == contract.GateNeedsApproval {
+			approver = cmp.Or(approver, r.Approver)
+		}
+	}
+	return approver
 }
 
 // gateCase is a change with all that decides about it.
@@ -194,15 +205,25 @@ func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, error) {
 		Subject: j.key.Subject, From: j.in.From.Tree, Tree: j.in.To.Tree, Policies: map[string]string{},
 		Decision: contract.GateDecision(verdict.Decision), Automerge: verdict.Automerge, Findings: found,
 	}
+	out.Files, out.FilesTotal = gateFiles(c)
 	for _, b := range verdict.Bundles {
 		out.Policies[b.Name] = b.Digest
 	}
 	for _, r := range verdict.Reasons {
 		out.Reasons = append(out.Reasons, contract.GateReason{
-			Decision: contract.GateDecision(r.Decision), Guard: r.Guard, Rule: r.Rule, Path: r.Path, Line: r.Line, Text: r.Text,
+			Decision: contract.GateDecision(r.Decision), Guard: r.Guard, Rule: r.Rule, Path: r.Path, Line: r.Line, Text: r.Text, Approver: r.Approver,
 		})
 	}
 	return out, nil
+}
+
+// gateFiles returns the first changed files of a change, and the number of all.
+func gateFiles(c change.Change) (files []contract.GateFile, total int) {
+	total = len(c.Files) + c.Unread
+	for _, f := range policy.Files(c.Files[:min(len(c.Files), contract.MaxGateFiles)]) {
+		files = append(files, contract.GateFile{Path: f.Path, From: f.From, Status: string(f.Status), Added: f.Added, Removed: f.Removed})
+	}
+	return files, total
 }
 
 // model names the model that made the change, if it was one.
@@ -283,6 +304,14 @@ func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.
 		return fault.New(contract.ClassSafety, contract.CodeDenied, "the policy gate denied the release of run %d (verdict %d); nothing was released", run.ID, v.ID)
 	}
 	by, err := verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject)
+	if err == nil && approverOf(v, run.Settings.Gate.Approver) == contract.ApproverNotAuthor {
+		for _, author := range slices.Concat(in.Authors, run.Settings.AuthorsBefore()) {
+			if contract.SamePerson(author, by) {
+				return fault.New(contract.ClassHuman, contract.CodeRejected,
+					"the release of run %d needs the approval of a person who is not an author of its change, and %s is one (verdict %d); nothing was released", run.ID, by, v.ID)
+			}
+		}
+	}
 	if err == nil && contract.Nameless(by) {
 		err = fault.New(contract.ClassHuman, contract.CodeRejected,
 			"the release of run %d needs the approval of a named person (verdict %d); nothing was released", run.ID, v.ID)

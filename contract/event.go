@@ -106,7 +106,7 @@ type Record struct {
 	Events        []EventDraft       `json:"events,omitempty"`
 	Heals         []HealNote         `json:"heals,omitempty"`
 	Interventions []InterventionNote `json:"interventions,omitempty"`
-	Notes         map[string]string  `json:"notes,omitempty"` // approval bookkeeping: id, kind, status, by, reason, subject, deadline
+	Notes         map[string]string  `json:"notes,omitempty"` // approval bookkeeping: id, kind, status, by, reason, subject, deadline, verdict
 }
 
 // RunChange is the part of the run's row that a transition sets.

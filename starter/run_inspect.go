@@ -308,6 +308,7 @@ func (a *app) printDetails(d views.RunDetails) {
 // printQuestions prints the open questions of a run to people.
 func (a *app) printQuestions(d views.RunDetails) {
 	for _, q := range d.Approvals {
+		a.printApproval(q)
 		if q.Status == "pending" {
 			fmt.Fprintf(a.out, "waiting for an answer to %s%s\n", terminal.Clean(q.ID), reminderWords(q.Deadline, q.Reminders))
 		}
@@ -324,6 +325,43 @@ func (a *app) printQuestions(d views.RunDetails) {
 		}
 	}
 }
+
+// printApproval prints who was asked to approve what exactly, and the answer.
+func (a *app) printApproval(q views.Approval) {
+	if q.Kind == contract.AskInput {
+		return
+	}
+	fmt.Fprintf(a.out, "approval of the %s: %s", terminal.Clean(q.Kind), q.Status)
+	if q.By != "" {
+		fmt.Fprintf(a.out, " by %s", terminal.Clean(q.By))
+	}
+	if q.DecidedAt != nil {
+		fmt.Fprintf(a.out, " on %s", q.DecidedAt.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+	fmt.Fprintln(a.out)
+	if q.Subject != "" {
+		fmt.Fprintf(a.out, "  asked about %s\n", terminal.Clean(q.Subject))
+	}
+	if q.Approved != "" && q.Approved != q.Subject {
+		fmt.Fprintf(a.out, "  approved %s\n", terminal.Clean(q.Approved))
+	}
+	if q.VerdictID == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "  gate %d, %d findings, policies %s\n", q.VerdictID, len(q.Findings), terminal.Clean(q.Policy))
+	for _, r := range q.Reasons {
+		fmt.Fprintf(a.out, "  because %s\n", terminal.OneLine(r.String()))
+	}
+	for _, f := range q.Files[:min(len(q.Files), shownFiles)] {
+		fmt.Fprintf(a.out, "  %-8s %s (+%d -%d)\n", f.Status, terminal.Clean(f.Path), f.Added, f.Removed)
+	}
+	if more := q.FilesTotal - min(len(q.Files), shownFiles); more > 0 {
+		fmt.Fprintf(a.out, "  and %d more files (--json lists up to %d)\n", more, contract.MaxGateFiles)
+	}
+}
+
+// shownFiles is the number of files of an approval that are printed.
+const shownFiles = 20
 
 // reminderWords describes an open question's deadline and its last and next reminder.
 func reminderWords(deadline *time.Time, all []views.Reminder) string {

@@ -49,6 +49,7 @@ type Creation struct {
 	Remote         string            // remote to push to: a name or a URL; empty with Push: origin
 	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
 	Key            string            // idempotency key: requests with the same key create only one run
+	By             string            `json:"-"`          // who creates it: a person, or a client such as contract.ByAPI
 	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 
 	Attempts      int                   `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
@@ -320,6 +321,7 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	if err := r.chooseEnvironment(c, s, &spec); err != nil {
 		return store.NewRun{}, err
 	}
+	s.CreatedBy = c.By
 	s.PlanOnly, s.ApprovePlan, s.ApproveRelease = c.PlanOnly, s.ApprovePlan || c.ApprovePlan, s.ApproveRelease || c.ApproveRelease
 	if c.Push || c.Remote != "" {
 		s.Release.Push, s.Release.Remote = true, c.Remote

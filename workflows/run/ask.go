@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -48,6 +49,15 @@ func (a *approval) answered() bool { return a.granted || a.rejected || a.expired
 // intervention reports whether the question asks for help rather than approval.
 func (a *approval) intervention() bool {
 	return a.kind == contract.InterventionHelp || a.kind == contract.InterventionQuota || a.kind == contract.InterventionEnvironment
+}
+
+// outcome says how an approval was answered, and its author.
+func (a *approval) outcome() string {
+	answer := "granted"
+	if a.rejected {
+		answer = "rejected"
+	}
+	return fmt.Sprintf("approval %s has already been %s by %s", a.id, answer, cmp.Or(a.by, "an unnamed service"))
 }
 
 // payload returns the event payload for an approval's answer.
@@ -126,6 +136,12 @@ func (r *run) approvalRecord(a *approval, until time.Time) (contract.Record, map
 		if r.Gate.ID != 0 {
 			payload["verdict_id"], payload["subject"] = r.Gate.ID, r.Gate.Subject
 		}
+	}
+	if a.kind == contract.ApprovalRelease && r.Gate.ID != 0 {
+		notes["verdict"] = fmt.Sprint(r.Gate.ID)
+	}
+	if a.kind == contract.ApprovalRelease && r.needsOther() {
+		payload["approver"], payload["authors"] = contract.ApproverNotAuthor, r.Authors
 	}
 	asked := records.EventRecord(contract.EventApprovalRequested, payload)
 	asked.Notes = notes
@@ -307,12 +323,14 @@ func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Di
 func (r *run) checkAnswer(c contract.Command) error {
 	a := r.controls.approval
 	switch {
+	case a == nil && r.controls.last != nil && (c.ApprovalID == "" || c.ApprovalID == r.controls.last.id):
+		return commands.Rejected("run %d is not waiting for an approval (its status is %s); %s", r.in.RunID, r.Status, r.controls.last.outcome())
 	case a == nil:
 		return commands.Rejected("run %d is not waiting for an approval; its status is %s", r.in.RunID, r.Status)
 	case c.ApprovalID != "" && c.ApprovalID != a.id:
 		return commands.Rejected("run %d is waiting for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
 	case a.answered():
-		return commands.Rejected("approval %s has already been answered", a.id)
+		return commands.Rejected("%s", a.outcome())
 	case a.input != nil:
 		return commands.Rejected("run %d asks a question that needs one of %d options: rgpt run answer %d OPTION", r.in.RunID, len(a.input.Options), r.in.RunID)
 	}
@@ -331,6 +349,9 @@ func (r *run) checkApprove(c contract.Command) error {
 		if _, named := r.needsRelease(); named {
 			return commands.Rejected("approval %s needs a named person (%s)", a.id, r.releaseReason())
 		}
+	case a.kind == contract.ApprovalRelease && r.needsOther() && r.Authored(c.By):
+		return commands.Rejected("approval %s needs a person who is not an author of the change; %s created the run, or steered or edited its change (authors: %s)",
+			a.id, c.By, commands.ListFew(r.Authors))
 	}
 	return nil
 }
@@ -353,6 +374,9 @@ func (r *run) readEdited(ctx workflow.Context, c contract.Command) error {
 func (r *run) applyApprove(_ workflow.Context, c contract.Command) (contract.Record, string) {
 	a := r.controls.approval
 	a.granted, a.by, a.reason, a.planID = true, c.By, c.Reason, c.PlanID
+	if c.PlanID != 0 || a.intervention() && c.Reason != "" { // instructions for the agents
+		r.AddAuthor(c.By)
+	}
 	if c.PlanID != 0 {
 		r.SetPlan(c.PlanID, r.controls.edited[c.PlanID].Plan)
 		r.Planning.Prompt = "" // a person made this plan
@@ -384,6 +408,9 @@ func (r *run) checkHeal(c contract.Command) error {
 func (r *run) applyHeal(_ workflow.Context, c contract.Command) (contract.Record, string) {
 	a := r.controls.approval
 	a.granted, a.by, a.reason, a.action = true, c.By, c.Reason, c.Action
+	if c.Reason != "" {
+		r.AddAuthor(c.By)
+	}
 	return r.answer(contract.EventApprovalGranted, "granted"), "is being healed"
 }
 
@@ -398,6 +425,7 @@ func (r *run) answer(event contract.EventType, status string) contract.Record {
 		// The caller of ask writes the result.
 		return records.EventRecord(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
 	}
+	r.controls.last = a
 	rec := records.EventRecord(event, a.payload())
 	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason, "subject": r.subject(a.kind)}
 	return rec

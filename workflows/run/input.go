@@ -79,6 +79,7 @@ func (r *run) applyInput(_ workflow.Context, c contract.Command) (contract.Recor
 	a := r.controls.approval
 	option, _ := a.input.Choose(c.Answer)
 	a.granted, a.by, a.reason, a.option = true, c.By, c.Reason, option
+	r.AddAuthor(c.By)
 	if !r.controls.paused {
 		r.EndInterruption()
 	}

@@ -30,16 +30,18 @@ type Agent struct {
 }
 
 type Approval struct {
-	RunID     int64
-	ID        string
-	Kind      string
-	Status    string
-	DecidedBy string
-	Reason    string
-	Deadline  *time.Time
-	CreatedAt time.Time
-	DecidedAt *time.Time
-	Subject   string
+	RunID          int64
+	ID             string
+	Kind           string
+	Status         string
+	DecidedBy      string
+	Reason         string
+	Deadline       *time.Time
+	CreatedAt      time.Time
+	DecidedAt      *time.Time
+	Subject        string
+	DecidedSubject string
+	VerdictID      int64
 }
 
 type Artifact struct {
@@ -280,6 +282,8 @@ type GateVerdict struct {
 	Findings    json.RawMessage
 	Automerge   bool
 	CreatedAt   time.Time
+	Files       json.RawMessage
+	FilesTotal  int32
 }
 
 type GooseDbVersion struct {
