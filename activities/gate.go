@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -39,7 +40,7 @@ func (a *Activities) JudgeChange(ctx context.Context, in contract.GateInput) (co
 		return contract.GateVerdict{}, err
 	}
 	v, err := j.verdict(ctx)
-	return slim(v), err
+	return slim(v, run.Settings.Gate.Approver), err
 }
 
 // verdict returns the stored verdict, or judges the change: for the first time, or because the policies
@@ -68,9 +69,9 @@ func (j *gateCase) unchanged() bool {
 	return j.in.To.Tree == j.in.From.Tree && !slices.ContainsFunc(j.in.Stages, func(w contract.Workspace) bool { return w.Tree != j.in.From.Tree })
 }
 
-// slim returns what the workflow needs of a verdict.
-func slim(v contract.GateRecord) contract.GateVerdict {
-	out := contract.GateVerdict{ID: v.ID, Decision: v.Decision, Subject: v.Subject}
+// slim returns what the workflow needs of a verdict. approver is the restriction of the settings of the run.
+func slim(v contract.GateRecord, approver string) contract.GateVerdict {
+	out := contract.GateVerdict{ID: v.ID, Decision: v.Decision, Subject: v.Subject, Approver: approverOf(v, approver)}
 	for _, r := range v.Reasons {
 		if r.Decision == contract.GateAllow {
 			continue
@@ -81,6 +82,16 @@ func slim(v contract.GateRecord) contract.GateVerdict {
 		}
 	}
 	return out
+}
+
+// approverOf returns the restriction of the approvers of a change: that of the settings, or of a reason of the verdict.
+func approverOf(v contract.GateRecord, approver string) string {
+	for _, r := range v.Reasons {
+		if r.Decision == contract.GateNeedsApproval {
+			approver = cmp.Or(approver, r.Approver)
+		}
+	}
+	return approver
 }
 
 // gateCase is a change with all that decides about it.
@@ -200,6 +211,7 @@ func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, verdicts.Ba
 		Subject: j.key.Subject, From: j.in.From.Tree, Tree: j.in.To.Tree, Policies: map[string]string{},
 		Decision: contract.GateDecision(verdict.Decision), Automerge: verdict.Automerge, Findings: judged.Findings,
 	}
+	out.Files, out.FilesTotal = gateFiles(c)
 	for _, b := range verdict.Bundles {
 		out.Policies[b.Name] = b.Digest
 	}
@@ -207,6 +219,15 @@ func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, verdicts.Ba
 		out.Reasons = append(out.Reasons, explain.Reason(r))
 	}
 	return out, basis, nil
+}
+
+// gateFiles returns the first changed files of a change, and the number of all.
+func gateFiles(c change.Change) (files []contract.GateFile, total int) {
+	total = len(c.Files) + c.Unread
+	for _, f := range policy.Files(c.Files[:min(len(c.Files), contract.MaxGateFiles)]) {
+		files = append(files, contract.GateFile{Path: f.Path, From: f.From, Status: string(f.Status), Added: f.Added, Removed: f.Removed})
+	}
+	return files, total
 }
 
 // model names the model that made the change, if it was one.
@@ -287,6 +308,14 @@ func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.
 		return fault.New(contract.ClassSafety, contract.CodeDenied, "the policy gate denied the release of run %d (verdict %d); nothing was released", run.ID, v.ID)
 	}
 	by, err := verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject)
+	if err == nil && approverOf(v, run.Settings.Gate.Approver) == contract.ApproverNotAuthor {
+		for _, author := range slices.Concat(in.Authors, run.Settings.AuthorsBefore()) {
+			if contract.SamePerson(author, by) {
+				return fault.New(contract.ClassHuman, contract.CodeRejected,
+					"the release of run %d needs the approval of a person who is not an author of its change, and %s is one (verdict %d); nothing was released", run.ID, by, v.ID)
+			}
+		}
+	}
 	if err == nil && contract.Nameless(by) {
 		err = fault.New(contract.ClassHuman, contract.CodeRejected,
 			"the release of run %d needs the approval of a named person (verdict %d); nothing was released", run.ID, v.ID)

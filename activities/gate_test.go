@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/gate"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
@@ -117,6 +118,35 @@ func TestAReleaseThatNeedsApprovalIsMadeOnlyIfAPersonApprovedExactlyThis(t *test
 		require.NotNil(t, failure, c)
 	}
 	approve("ann", verdict.Subject)
+	_, failure = do[contract.ReleaseResult](h, h.Release, release)
+	require.Nil(t, failure)
+}
+
+func TestAnAuthorsApprovalDoesNotReleaseIfThePolicyWantsAnother(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	h.Config.Gate.Approver = config.ApproverNotAuthor
+	h.gated("needs-review")
+	release, judged := h.releaseOf(h.changed(h.repo.Workspace(), "hello.txt", "hello again\n"))
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, contract.ApproverNotAuthor, verdict.Approver)
+	release.Gate, release.ApprovedBy, release.Authors = verdict.Subject, "ann", []string{"Ann"}
+	for _, status := range []string{"pending", "granted"} {
+		h.seq++
+		_, err := h.Store.Record(t.Context(), store.Source{WorkflowID: "w", WorkflowRunID: "r"}, contract.Record{
+			RunID: h.run.ID, Seq: h.seq, Notes: map[string]string{"id": "release", "kind": contract.ApprovalRelease, "status": status, "by": "ann", "subject": verdict.Subject},
+		})
+		require.NoError(t, err)
+	}
+	_, failure = do[contract.ReleaseResult](h, h.Release, release)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, "a person who is not an author of its change, and ann is one")
+	all, err := verdicts.Of(t.Context(), h.Store, h.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, []contract.GateFile{{Path: "hello.txt", Status: "changed", Added: 1, Removed: 1}}, all[0].Files)
+	require.Equal(t, 1, all[0].FilesTotal)
+	release.Authors = []string{"bob"}
 	_, failure = do[contract.ReleaseResult](h, h.Release, release)
 	require.Nil(t, failure)
 }

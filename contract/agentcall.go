@@ -480,6 +480,8 @@ type ReleaseInput struct {
 	ApprovedBy string `json:"approved_by,omitempty"`
 	// Gate is the subject of the gate's verdict about this release; empty: the run has no gate.
 	Gate string `json:"gate,omitempty"`
+	// Authors are the people who created the run, or steered or edited its change.
+	Authors []string `json:"authors,omitempty"`
 }
 
 // ProtectedInput is the input for finding changed files that need an approval, in a workspace and

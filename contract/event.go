@@ -20,12 +20,15 @@ const (
 	EventArtifactAdded     EventType = "artifact.added"
 	EventApprovalRequested EventType = "approval.requested"
 	EventApprovalReminded  EventType = "approval.reminded"
+	EventApprovalEscalated EventType = "approval.escalated" // a reminder to further receivers
 	EventApprovalGranted   EventType = "approval.granted"
 	EventApprovalRejected  EventType = "approval.rejected"
 	EventApprovalExpired   EventType = "approval.expired"
 	EventMessageAdded      EventType = "message.added"     // a person wrote a message to the run's agents
 	EventMessageDelivered  EventType = "message.delivered" // an agent got messages before a turn
 	EventInputRequested    EventType = "input.requested"
+	EventInputReminded     EventType = "input.reminded"
+	EventInputEscalated    EventType = "input.escalated"
 	EventInputAnswered     EventType = "input.answered" // by a person, or by the deadline with the default
 	EventBudgetWarning     EventType = "budget.warning" // a budget is nearly used up
 	EventModelSwitched     EventType = "model.switched"
@@ -45,6 +48,7 @@ const (
 
 	EventInterventionRequested EventType = "intervention.requested"
 	EventInterventionReminded  EventType = "intervention.reminded"
+	EventInterventionEscalated EventType = "intervention.escalated"
 	EventInterventionResolved  EventType = "intervention.resolved"
 	EventInterventionExpired   EventType = "intervention.expired"
 )
@@ -102,7 +106,7 @@ type Record struct {
 	Events        []EventDraft       `json:"events,omitempty"`
 	Heals         []HealNote         `json:"heals,omitempty"`
 	Interventions []InterventionNote `json:"interventions,omitempty"`
-	Notes         map[string]string  `json:"notes,omitempty"` // approval bookkeeping: id, kind, status, by, reason, subject, deadline
+	Notes         map[string]string  `json:"notes,omitempty"` // approval bookkeeping: id, kind, status, by, reason, subject, deadline, verdict
 }
 
 // RunChange is the part of the run's row that a transition sets.

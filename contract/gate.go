@@ -16,6 +16,10 @@ const (
 	EventGateDenied        EventType = "gate.denied"
 )
 
+// ApproverNotAuthor is the demand of a policy that the person who approves a release is not an author of
+// its change: neither created the run nor steered or edited its change.
+const ApproverNotAuthor = "not_author"
+
 // GateSettings are the settings of a run's policy gate.
 type GateSettings struct {
 	// Policy is the built-in policy: default, strict or permissive.
@@ -28,6 +32,8 @@ type GateSettings struct {
 	Tests      string         `json:"tests,omitempty"`
 	LabelRules GateLabelRules `json:"label_rules"`
 	Labels     []string       `json:"labels,omitempty"` // of the run
+	// Approver restricts the approvers of releases: ApproverNotAuthor; empty: anyone with a name.
+	Approver string `json:"approver,omitempty"`
 }
 
 // GateLabelRules are the meanings of labels.
@@ -94,6 +100,8 @@ type GateReason struct {
 	Path     string       `json:"path,omitempty"`
 	Line     int          `json:"line,omitempty"`
 	Text     string       `json:"text"` // what is wrong, and what to do
+	// Approver restricts its approvers: ApproverNotAuthor; empty: anyone with a name.
+	Approver string `json:"approver,omitempty"`
 }
 
 // String returns the reason for people: where, then what.
@@ -132,7 +140,9 @@ type GateVerdict struct {
 	// Reasons are the first ones, the strictest first; Total is their number.
 	Reasons []GateReason `json:"reasons,omitempty"`
 	Total   int          `json:"total,omitempty"`
-	Cold    bool         `json:"cold,omitempty"`
+	// Approver restricts the approvers of the change: ApproverNotAuthor; empty: anyone with a name.
+	Approver string `json:"approver,omitempty"`
+	Cold     bool   `json:"cold,omitempty"`
 }
 
 // MaxGateReasons is the maximum number of reasons of a verdict in a history.
@@ -166,14 +176,32 @@ type GateRecord struct {
 	Tree        string    `json:"tree"`
 	// Policies are the digests of the policies that decided, by name.
 	Policies map[string]string `json:"policies"`
-	Decision GateDecision      `json:"decision"`
-	Reasons  []GateReason      `json:"reasons"`
-	Findings []GateFinding     `json:"findings"`
+	// Policy is the digest of all that decided: policies, guards and settings.
+	Policy string `json:"policy"`
+	// Files are the first changed files, in order of their paths; FilesTotal is their number. Verdicts of
+	// earlier versions have none.
+	Files      []GateFile    `json:"files,omitempty"`
+	FilesTotal int           `json:"files_total,omitempty"`
+	Decision   GateDecision  `json:"decision"`
+	Reasons    []GateReason  `json:"reasons"`
+	Findings   []GateFinding `json:"findings"`
 	// Automerge says that the release may be merged without a person.
 	Automerge bool `json:"automerge"`
 	// ApprovedBy is the person who approved what was judged; empty: nobody.
 	ApprovedBy string    `json:"approved_by,omitempty"`
 	CreatedAt  time.Time `json:"created_at"`
+}
+
+// MaxGateFiles is the maximum number of changed files that a verdict lists.
+const MaxGateFiles = 200
+
+// GateFile is a changed file of a change that was judged.
+type GateFile struct {
+	Path    string `json:"path"`
+	From    string `json:"from,omitempty"` // before a rename
+	Status  string `json:"status"`         // added, changed, deleted, renamed or mode
+	Added   int    `json:"added"`          // lines
+	Removed int    `json:"removed"`
 }
 
 // GateFinding is something that a guard found in a change.

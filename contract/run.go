@@ -2,6 +2,7 @@ package contract
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 )
@@ -228,9 +229,11 @@ type Settings struct {
 	ApprovePlan      bool                  `json:"approve_plan,omitempty"`
 	ApproveRelease   bool                  `json:"approve_release,omitempty"`
 	ApprovalWait     time.Duration         `json:"approval_wait"` // no answer in time means no
-	PlanGiven        bool                  `json:"plan_given,omitempty"`
-	CommandTimeout   time.Duration         `json:"command_timeout"` // longest command that an agent may run
-	VerifyTimeout    time.Duration         `json:"verify_timeout"`  // longest check of the verification
+	// Reminders are those of questions to people; empty: one, after half of the time for an answer.
+	Reminders      []Reminder    `json:"reminders,omitempty"`
+	PlanGiven      bool          `json:"plan_given,omitempty"`
+	CommandTimeout time.Duration `json:"command_timeout"` // longest command that an agent may run
+	VerifyTimeout  time.Duration `json:"verify_timeout"`  // longest check of the verification
 	// FinishRefusals is how often failed checks go back to an agent that wants to finish; 0: they are
 	// not run before it finishes.
 	FinishRefusals int                   `json:"finish_refusals,omitempty"`
@@ -245,6 +248,8 @@ type Settings struct {
 	Environment    *EnvironmentSettings  `json:"environment,omitempty"`     // nil: no environment is set up, and no baseline runs
 	Deliberation   *DeliberationSettings `json:"deliberation,omitempty"`    // set: a deliberation may plan the run, for example if the planner finds the goal too complex
 	Gate           *GateSettings         `json:"gate,omitempty"`            // nil: no policy gate judges the run's changes
+	CreatedBy      string                `json:"created_by,omitempty"`      // who created the run: a person, or a client such as ByAPI; empty: unknown
+	Authors        []string              `json:"authors,omitempty"`         // the people who created the runs whose work this one continues
 }
 
 // ResponseCache is how a run uses the responses to identical requests of earlier runs of its project.
@@ -423,6 +428,21 @@ const (
 func Nameless(by string) bool {
 	by = strings.TrimSpace(by)
 	return by == "" || by == ByAPI || by == ByDashboard
+}
+
+// SamePerson reports whether two names are those of the same person. Names are compared without regard
+// to case and surrounding spaces; the unnamed are nobody in particular.
+func SamePerson(a, b string) bool {
+	return !Nameless(a) && !Nameless(b) && strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
+}
+
+// AuthorsBefore returns the people who created a run with these settings, or the runs whose work it continues.
+func (s Settings) AuthorsBefore() []string {
+	out := s.Authors
+	if !Nameless(s.CreatedBy) {
+		out = append(slices.Clone(out), s.CreatedBy)
+	}
+	return out
 }
 
 // Ack answers an update.

@@ -33,7 +33,7 @@ type built struct {
 }
 
 func newEnvBuild(a *app) *cobra.Command {
-	c := control.Creation{PrepareOnly: true}
+	c := control.Creation{PrepareOnly: true, By: caller()}
 	var env string
 	wait := true
 	cmd := &cobra.Command{

@@ -119,6 +119,7 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 	if err != nil {
 		return err
 	}
+	c.By = caller()
 	created, err := h.Create(ctx, c.Creation)
 	if err != nil {
 		return err

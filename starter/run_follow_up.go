@@ -77,7 +77,7 @@ func (a *app) followUp(cmd *cobra.Command, of string, c creation) error {
 	}
 	o := control.FollowUp{
 		RunID: id, Goal: c.Goal, Description: c.Description, Model: c.Model, Effort: c.Effort, PlanBy: c.PlanBy,
-		ApprovePlan: c.ApprovePlan, ApproveRelease: c.ApproveRelease, Key: c.Key, Pictures: c.Pictures,
+		ApprovePlan: c.ApprovePlan, ApproveRelease: c.ApproveRelease, Key: c.Key, Pictures: c.Pictures, By: caller(),
 	}
 	if a.server() != "" {
 		o.Settings = a.set

@@ -42,7 +42,7 @@ None of this is paid for again, and the original run is not changed.`,
 				return err
 			}
 			return a.withTemporal(cmd.Context(), args[0], func(h backend.Backend, run store.Run) error {
-				o.RunID = run.ID
+				o.RunID, o.By = run.ID, caller()
 				created, err := h.Fork(cmd.Context(), o, model.override())
 				if err != nil {
 					return err

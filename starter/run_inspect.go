@@ -293,16 +293,7 @@ func (a *app) printDetails(d views.RunDetails) {
 	for _, c := range d.WaitingCalls {
 		fmt.Fprintln(a.out, terminal.Clean(c.String()))
 	}
-	for _, q := range d.Approvals {
-		if q.Input != nil {
-			printInput(a.out, d.ID, *q.Input)
-		}
-	}
-	for _, i := range d.Interventions {
-		if i.Status == "open" {
-			fmt.Fprintf(a.out, "waiting for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)
-		}
-	}
+	a.printQuestions(d)
 	cached := ""
 	if d.Usage.FromCache > 0 {
 		cached = fmt.Sprintf(" (%d answered at no cost by the responses to identical requests of earlier runs)", d.Usage.FromCache)
@@ -312,6 +303,87 @@ func (a *app) printDetails(d views.RunDetails) {
 	for _, b := range d.Budgets {
 		a.printBudget(b)
 	}
+}
+
+// printQuestions prints the open questions of a run to people.
+func (a *app) printQuestions(d views.RunDetails) {
+	for _, q := range d.Approvals {
+		a.printApproval(q)
+		if q.Status == "pending" {
+			fmt.Fprintf(a.out, "waiting for an answer to %s%s\n", terminal.Clean(q.ID), reminderWords(q.Deadline, q.Reminders))
+		}
+		if q.Input != nil {
+			printInput(a.out, d.ID, *q.Input)
+		}
+	}
+	for _, i := range d.Interventions {
+		if i.Status == "open" {
+			fmt.Fprintf(a.out, "waiting for a person: %s\n  to do: %s (rgpt run interventions %d)\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired), d.ID)
+			if words := reminderWords(i.Deadline, i.Reminders); words != "" {
+				fmt.Fprintf(a.out, "  %s\n", strings.TrimPrefix(words, "; "))
+			}
+		}
+	}
+}
+
+// printApproval prints who was asked to approve what exactly, and the answer.
+func (a *app) printApproval(q views.Approval) {
+	if q.Kind == contract.AskInput {
+		return
+	}
+	fmt.Fprintf(a.out, "approval of the %s: %s", terminal.Clean(q.Kind), q.Status)
+	if q.By != "" {
+		fmt.Fprintf(a.out, " by %s", terminal.Clean(q.By))
+	}
+	if q.DecidedAt != nil {
+		fmt.Fprintf(a.out, " on %s", q.DecidedAt.UTC().Format("2006-01-02 15:04 UTC"))
+	}
+	fmt.Fprintln(a.out)
+	if q.Subject != "" {
+		fmt.Fprintf(a.out, "  asked about %s\n", terminal.Clean(q.Subject))
+	}
+	if q.Approved != "" && q.Approved != q.Subject {
+		fmt.Fprintf(a.out, "  approved %s\n", terminal.Clean(q.Approved))
+	}
+	if q.VerdictID == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "  gate %d, %d findings, policies %s\n", q.VerdictID, len(q.Findings), terminal.Clean(q.Policy))
+	for _, r := range q.Reasons {
+		fmt.Fprintf(a.out, "  because %s\n", terminal.OneLine(r.String()))
+	}
+	for _, f := range q.Files[:min(len(q.Files), shownFiles)] {
+		fmt.Fprintf(a.out, "  %-8s %s (+%d -%d)\n", f.Status, terminal.Clean(f.Path), f.Added, f.Removed)
+	}
+	if more := q.FilesTotal - min(len(q.Files), shownFiles); more > 0 {
+		fmt.Fprintf(a.out, "  and %d more files (--json lists up to %d)\n", more, contract.MaxGateFiles)
+	}
+}
+
+// shownFiles is the number of files of an approval that are printed.
+const shownFiles = 20
+
+// reminderWords describes an open question's deadline and its last and next reminder.
+func reminderWords(deadline *time.Time, all []views.Reminder) string {
+	at := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+	words := ""
+	if deadline != nil {
+		words += "; deadline " + at(*deadline)
+	}
+	if last := views.LastReminder(all); last != nil {
+		words += "; last reminder " + at(*last.SentAt)
+	}
+	if next := views.NextReminder(all); next != nil {
+		what := "; next reminder "
+		if next.Escalation {
+			what = "; next escalation "
+		}
+		words += what + at(next.At)
+		if len(next.To) > 0 {
+			words += " to " + terminal.Clean(strings.Join(next.To, ", "))
+		}
+	}
+	return words
 }
 
 // printBudget prints what a budget with a limit has spent and reserved.

@@ -74,6 +74,7 @@ func newWebhookAdd(a *app) *cobra.Command {
 	cmd.Flags().StringSliceVar(&r.Events, "event", nil, "event type or pattern such as run.*; repeatable (default: all)")
 	cmd.Flags().StringVar(&r.Project, "project", "", "only events from this project's runs")
 	cmd.Flags().StringVar(&r.Description, "description", "", "webhook description")
+	cmd.Flags().StringVar(&r.Name, "name", "", "name by which reminders name it as a receiver (execution.approval.reminders)")
 	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file with the secret, whsec_… (default: generated)")
 	cmd.Flags().StringVar(&r.Key, "idempotency-key", "", "requests with the same key create only one webhook")
 	return cmd
@@ -107,9 +108,9 @@ func newWebhookList(a *app) *cobra.Command {
 }
 
 func (a *app) printWebhooks(list []store.Webhook) {
-	printList(a, "webhooks", list, "No webhooks. Register one: rgpt webhook add URL", "WEBHOOK\tSTATE\tPENDING\tEVENTS\tPROJECT\tURL", func(w io.Writer, h store.Webhook) {
+	printList(a, "webhooks", list, "No webhooks. Register one: rgpt webhook add URL", "WEBHOOK\tNAME\tSTATE\tPENDING\tEVENTS\tPROJECT\tURL", func(w io.Writer, h store.Webhook) {
 		events := cmp.Or(strings.Join(h.Events, ","), "all")
-		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%s\n", h.ID, terminal.Clean(webhookHealth(h)), h.Pending, terminal.Clean(events), terminal.Clean(h.Project), terminal.Clean(h.URL))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", h.ID, terminal.Clean(cmp.Or(h.Name, "-")), terminal.Clean(webhookHealth(h)), h.Pending, terminal.Clean(events), terminal.Clean(h.Project), terminal.Clean(h.URL))
 	})
 }
 

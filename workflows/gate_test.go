@@ -175,3 +175,63 @@ func TestAStepThatChangesNothingIsNotJudged(t *testing.T) {
 	w.orchestrate(t, gated)
 	require.NotContains(t, stages(w.judged), contract.GateStep)
 }
+
+func TestAnAuthorOfTheChangeCannotApproveItIfThePolicyWantsAnother(t *testing.T) {
+	t.Parallel()
+	for name, demand := range map[string]func(*contract.Settings, *contract.GateVerdict){
+		"by the settings": func(s *contract.Settings, _ *contract.GateVerdict) { s.Gate.Approver = contract.ApproverNotAuthor },
+		"by the verdict":  func(_ *contract.Settings, v *contract.GateVerdict) { v.Approver = contract.ApproverNotAuthor },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRunFixture(t)
+			w.gate = func(in contract.GateInput) contract.GateVerdict {
+				if in.Stage != contract.GateRelease {
+					return allowed(in)
+				}
+				v := verdictOn(in, contract.GateNeedsApproval, "workflow")
+				demand(&contract.Settings{Gate: &contract.GateSettings{}}, &v)
+				return v
+			}
+			var refused []*answer
+			approve := func(id, by string) {
+				refused = append(refused, w.update(contract.UpdateApprove, contract.Command{ID: id, By: by}))
+			}
+			w.after(time.Minute, func() {
+				w.update(contract.UpdateTell, contract.Command{ID: "0", By: "Bob", Text: "use tabs"})
+				approve("1", " ANN ")
+				approve("2", "bob")
+				approve("3", contract.ByDashboard)
+			})
+			w.after(2*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "4", By: "cara"}) })
+			result := w.orchestrate(t, gated, func(s *contract.Settings) {
+				s.CreatedBy = "ann"
+				demand(s, &contract.GateVerdict{})
+			})
+			require.Equal(t, contract.StatusDone, result.Status)
+			require.Len(t, refused, 3)
+			require.ErrorContains(t, refused[0].err, "needs a person who is not an author of the change")
+			require.ErrorContains(t, refused[0].err, "authors: ann, Bob")
+			require.ErrorContains(t, refused[1].err, "needs a person who is not an author of the change")
+			require.ErrorContains(t, refused[2].err, "needs a named person")
+			require.Equal(t, "cara", w.released.ApprovedBy)
+			require.Equal(t, []string{"ann", "Bob"}, w.released.Authors)
+		})
+	}
+}
+
+func TestWhoAnswersSecondIsToldWhoWasFirst(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	var second, late *answer
+	w.after(time.Minute, func() {
+		w.update(contract.UpdatePause, contract.Command{ID: "0", By: "dan"})
+		w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"})
+		second = w.update(contract.UpdateReject, contract.Command{ID: "2", By: "bob"})
+		w.update(contract.UpdateResume, contract.Command{ID: "3", By: "dan"})
+		late = w.update(contract.UpdateApprove, contract.Command{ID: "4", By: "bob", ApprovalID: "run-7/release"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { s.ApproveRelease = true }).Status)
+	require.ErrorContains(t, second.err, "approval run-7/release has already been granted by ann")
+	require.ErrorContains(t, late.err, "approval run-7/release has already been granted by ann")
+}

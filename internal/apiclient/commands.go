@@ -29,7 +29,7 @@ func requestOf(n control.Creation) apitypes.CreateRequest {
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Effort: n.Effort, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
 		PrepareOnly: n.PrepareOnly, Environment: n.Environment, Pictures: n.Pictures,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
-		Attempts: n.Attempts, AttemptModels: n.AttemptModels,
+		By: n.By, Attempts: n.Attempts, AttemptModels: n.AttemptModels,
 	}
 }
 
@@ -72,7 +72,7 @@ func (c *Client) SteerAttempts(ctx context.Context, id int64, name string, w con
 func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelOverride) (control.Created, error) {
 	body := apitypes.ForkRequest{
 		ModelOverride: m,
-		Step:          o.Step, Instructions: o.Instructions, Plan: o.Plan, Reason: o.Reason,
+		Step:          o.Step, Instructions: o.Instructions, Plan: o.Plan, Reason: o.Reason, By: o.By,
 	}
 	if o.Turn >= 0 {
 		body.Turn = &o.Turn
@@ -84,7 +84,7 @@ func (c *Client) Fork(ctx context.Context, o rerun.ForkRequest, m control.ModelO
 func (c *Client) FollowUp(ctx context.Context, f control.FollowUp) (control.Created, error) {
 	r := command(apitypes.FollowUpRequest{
 		Goal: f.Goal, Description: f.Description, Model: f.Model, Effort: f.Effort, PlanBy: f.PlanBy, Pictures: f.Pictures,
-		ApprovePlan: f.ApprovePlan, ApproveRelease: f.ApproveRelease, Settings: f.Settings,
+		ApprovePlan: f.ApprovePlan, ApproveRelease: f.ApproveRelease, Settings: f.Settings, By: f.By,
 	}, runPath(f.RunID, "follow-up")...)
 	r.key, r.time = cmp.Or(f.Key, r.key), createTime
 	return c.created(ctx, r, f.Key == "")

@@ -30,9 +30,10 @@ func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (w
 		Events      []string `json:"events,omitempty"`
 		Project     string   `json:"project,omitempty"`
 		Description string   `json:"description,omitempty"`
+		Name        string   `json:"name,omitempty"`
 		Secret      string   `json:"secret,omitempty"`
 		Enabled     bool     `json:"enabled"`
-	}{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), !r.Disabled}, "api", "webhooks")
+	}{r.URL, r.Events, r.Project, r.Description, r.Name, r.Secret.Reveal(), !r.Disabled}, "api", "webhooks")
 	order.key, order.known = cmp.Or(r.Key, order.key), &known
 	out, err := ask[struct {
 		store.Webhook

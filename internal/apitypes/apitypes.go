@@ -102,6 +102,7 @@ type Links struct {
 
 // CreateRequest is the request to create a run.
 type CreateRequest struct {
+	By             string                `json:"by,omitempty" maxLength:"200" doc:"who creates the run; default: api"`
 	Repo           string                `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
 	Base           string                `json:"base,omitempty" doc:"branch, tag or commit to start from"`
 	Goal           string                `json:"goal,omitempty" minLength:"1" doc:"goal of the change; the first line is its title. Optional only with prepare_only"`
@@ -191,10 +192,12 @@ type ForkRequest struct {
 	Instructions string         `json:"instructions,omitempty" doc:"additional instructions for the model"`
 	Plan         *contract.Plan `json:"plan,omitempty" doc:"replacement plan; must contain the step"`
 	Reason       string         `json:"reason,omitempty"`
+	By           string         `json:"by,omitempty" maxLength:"200" doc:"who creates the run; default: api"`
 }
 
 // FollowUpRequest asks for a run that continues the branch of a finished run.
 type FollowUpRequest struct {
+	By             string                `json:"by,omitempty" maxLength:"200" doc:"who creates the run; default: api"`
 	Goal           string                `json:"goal" minLength:"1" doc:"what to do now; the first line is the title"`
 	Description    string                `json:"description,omitempty" doc:"additional details about the goal"`
 	Model          string                `json:"model,omitempty" doc:"model for all agents, as provider/model; default: the model that the finished run's request named, otherwise as configured"`

@@ -55,7 +55,7 @@ func Default() *Config {
 			Protected: ProtectedFiles(),
 		},
 		Gate: Gate{
-			Policy: "default", Timeout: 2 * time.Second, Memory: 512 * MiB, Allowed: []string{},
+			Policy: "default", Approver: ApproverAnyone, Timeout: 2 * time.Second, Memory: 512 * MiB, Allowed: []string{},
 			Limits: GateLimits{Files: 500, Deletions: 50, Lines: 50_000, FileBytes: 10 * MiB, Bytes: 100 * MiB},
 			Labels: GateLabels{
 				Allowed: []string{}, Automerge: []string{"automerge"}, Blocked: []string{"blocked", "do-not-merge"}, Review: []string{"needs-review"},

@@ -159,12 +159,22 @@ func (c *Config) AllowsImage(name string) bool {
 
 // Approval configures approvals by people.
 type Approval struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for approval before the request counts as rejected. A reminder is sent halfway through."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for approval before the request counts as rejected."`
+	// Reminders are also those of requests for help and of the questions of planners.
+	Reminders []Reminder `yaml:"reminders" validate:"max=20,dive" doc:"Reminders of everything that runs ask people: approvals, requests for help and questions of planners. Without entries, there is one halfway through the time for an answer. A reminder whose time is not within that time is skipped." example:"[{after: 4h, to: [page]}, {before: 2h, to: [\"webhook:managers\"], escalate: true}]"`
+}
+
+// Reminder is one of the reminders of a question to a person.
+type Reminder struct {
+	After    time.Duration `yaml:"after" validate:"min=0,max=8760h" doc:"Time of the reminder, since the question was asked. Either this or before is set."`
+	Before   time.Duration `yaml:"before" validate:"min=0,max=8760h" doc:"Time of the reminder, before the deadline of the question."`
+	To       []string      `yaml:"to" validate:"max=20,dive,receiver" doc:"Receivers. page: the run's page, which shows every reminder anyway. webhook:NAME: the webhook with this name, whatever events it is registered for (rgpt webhook add --name)." example:"[page, \"webhook:managers\"]"`
+	Escalate bool          `yaml:"escalate" doc:"The reminder is an escalation: its event is approval.escalated, intervention.escalated or input.escalated instead of .reminded."`
 }
 
 // Intervention configures requests for a person's help.
 type Intervention struct {
-	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help before it fails. A reminder is sent halfway through."`
+	Wait time.Duration `yaml:"wait" repo:"lower" validate:"min=1s,max=8760h" doc:"How long a run waits for help before it fails. Reminders are those of execution.approval.reminders."`
 }
 
 // Findings are thresholds.

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
 
 // GateOff is the value of Gate.Policy with which no change is judged.
 const GateOff = "none"
@@ -14,8 +18,15 @@ type Gate struct {
 	Advisories string        `yaml:"advisories" validate:"omitempty,abspath" doc:"Directory with security advisories in OSV format, with which added dependencies are compared. Empty: they are not compared." example:"/var/lib/rgpt/advisories"`
 	Allowed    []string      `yaml:"allowed" repo:"narrow" validate:"max=100,dive,glob" doc:"Patterns for the only files that runs may change. Empty: all files. Files in git.protected need an approval in any case." example:"[\"src/**\", \"docs/**\"]"`
 	Limits     GateLimits    `yaml:"limits" repo:"cap" doc:"Limits of a change. What follows from a change that exceeds one is decided by the policies."`
+	Approver   string        `yaml:"approver" repo:"tighten" validate:"oneof=not_author anyone" doc:"Approvers of a release. anyone: every named person. not_author: only a named person who neither created the run nor steered or edited its change. Policies can demand the latter for single reasons."`
 	Labels     GateLabels    `yaml:"labels" doc:"Meanings of labels of runs."`
 }
+
+// The values of Gate.Approver.
+const (
+	ApproverNotAuthor = contract.ApproverNotAuthor
+	ApproverAnyone    = "anyone"
+)
 
 // GateLimits are the limits of a change. 0 means no limit.
 type GateLimits struct {

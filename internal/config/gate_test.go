@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -39,5 +40,26 @@ func TestARepositoryMayMakeTheGateOnlyStricter(t *testing.T) {
 	for key, value := range map[string]string{"gate.limits.files": "1000", "gate.policy": "permissive", "gate.labels.blocked": "[]"} {
 		_, err := config.LoadRequest(base, map[string]string{key: value})
 		require.Error(t, err, "a request may not weaken the gate either: %s", key)
+	}
+}
+
+func TestAReminderHasOneTimeAndKnownReceivers(t *testing.T) {
+	t.Parallel()
+	load := func(text string) (*config.Config, error) {
+		return config.LoadText("execution: {approval: {reminders: [" + text + "]}}")
+	}
+	c, err := load(`{after: 1h, to: [page]}, {before: 30m, to: ["webhook:team"], escalate: true}`)
+	require.NoError(t, err)
+	require.Equal(t, []config.Reminder{
+		{After: time.Hour, To: []string{"page"}}, {Before: 30 * time.Minute, To: []string{"webhook:team"}, Escalate: true},
+	}, c.Execution.Approval.Reminders)
+	for text, says := range map[string]string{
+		`{to: [page]}`:                        "needs either after or before",
+		`{after: 1h, before: 1h, to: [page]}`: "needs either after or before",
+		`{after: 1h, to: [mail]}`:             "expected page, or webhook: and the name of a webhook",
+		`{after: 1h, to: ["webhook:A b"]}`:    "expected page, or webhook: and the name of a webhook",
+	} {
+		_, err := load(text)
+		require.ErrorContains(t, err, says, text)
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/go-playground/validator/v10"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/glob"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 )
@@ -60,7 +62,17 @@ var forms = map[string]form{
 	"glob":        {"a path pattern such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
 	"image":       {"the name of a container image such as node:24-bookworm", IsImage},
 	"imageglob":   {"a pattern for images such as node:* or registry.example.com/ci/**", func(s string) bool { return s != "" && glob.Check(s) == nil }},
+	"receiver":    {"page, or webhook: and the name of a webhook", isReceiver},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
+}
+
+// IsName reports whether a text is a name as settings and webhooks have them: at most 63 lower-case
+// letters, digits, - and _, of which the first is a letter.
+func IsName(s string) bool { return namePattern.MatchString(s) }
+
+// isReceiver reports whether a text names a receiver of reminders.
+func isReceiver(s string) bool {
+	return s == contract.ReceiverPage || namePattern.MatchString(contract.WebhookOf(s))
 }
 
 func isRefPrefix(s string) bool {
@@ -253,6 +265,11 @@ func references(c *Config) []problem {
 			add(key+".provider", "is missing; expected "+oneOfProviders(c))
 		case !c.knows(provider):
 			add(key+".provider", "expected "+oneOfProviders(c)+", got "+strconv.Quote(provider))
+		}
+	}
+	for i, one := range c.Execution.Approval.Reminders {
+		if (one.After > 0) == (one.Before > 0) {
+			add(fmt.Sprintf("execution.approval.reminders[%d]", i), "needs either after or before")
 		}
 	}
 	choice("models.default", c.Models.Default)

@@ -49,6 +49,7 @@ type Creation struct {
 	Remote         string            // remote to push to: a name or a URL; empty with Push: origin
 	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
 	Key            string            // idempotency key: requests with the same key create only one run
+	By             string            `json:"-"`          // who creates it: a person, or a client such as contract.ByAPI
 	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 
 	Attempts      int                   `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
@@ -273,7 +274,38 @@ func (r *Runs) prepare(ctx context.Context, c Creation, operator *config.Config,
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	return r.freeze(ctx, c, resolved{repo, cfg, operator})
+	made, err := r.freeze(ctx, c, resolved{repo, cfg, operator})
+	if err != nil {
+		return made, err
+	}
+	missing, err := r.missingReceivers(ctx, made.Settings.Reminders)
+	if len(missing) > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("reminders name webhooks that do not exist: %s; add them (rgpt webhook add URL --name NAME), or they get no reminders",
+			strings.Join(missing, ", ")))
+	}
+	return made, err
+}
+
+// missingReceivers returns the names of webhooks that reminders name and that do not exist.
+func (r *Runs) missingReceivers(ctx context.Context, reminders []contract.Reminder) (missing []string, err error) {
+	var wanted []string
+	for _, one := range reminders {
+		for _, to := range one.To {
+			if name := contract.WebhookOf(to); name != "" && !slices.Contains(wanted, name) {
+				wanted = append(wanted, name)
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	known, err := r.Store.Webhooks(ctx)
+	for _, name := range wanted {
+		if err == nil && !slices.ContainsFunc(known, func(w store.Webhook) bool { return w.Name == name }) {
+			missing = append(missing, name)
+		}
+	}
+	return missing, err
 }
 
 // freeze freezes all inputs of a run that is created from what was resolved.
@@ -293,6 +325,7 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	if err := r.chooseEnvironment(c, s, &spec); err != nil {
 		return store.NewRun{}, err
 	}
+	s.CreatedBy = c.By
 	s.PlanOnly, s.ApprovePlan, s.ApproveRelease = c.PlanOnly, s.ApprovePlan || c.ApprovePlan, s.ApproveRelease || c.ApproveRelease
 	if c.Push || c.Remote != "" {
 		s.Release.Push, s.Release.Remote = true, c.Remote

@@ -31,6 +31,7 @@ type FollowUp struct {
 	ApproveRelease bool              // a person approves the release
 	Settings       map[string]string // configuration settings for this run only, by dotted key; those of the finished run are not repeated
 	Key            string            // idempotency key: requests with the same key create only one run
+	By             string            `json:"-"`          // who creates it: a person, or a client such as contract.ByAPI
 	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 }
 
@@ -41,7 +42,7 @@ func (f FollowUp) Check() error { return f.creation(store.Run{Repo: "x"}).Check(
 func (f FollowUp) creation(old store.Run) Creation {
 	s := old.Settings
 	c := Creation{
-		Repo: old.Repo, Project: old.Project, Goal: f.Goal, Description: f.Description, Model: f.Model, Effort: f.Effort, PlanBy: f.PlanBy,
+		Repo: old.Repo, Project: old.Project, Goal: f.Goal, Description: f.Description, Model: f.Model, Effort: f.Effort, PlanBy: f.PlanBy, By: f.By,
 		ApprovePlan: f.ApprovePlan || s.ApprovePlan, ApproveRelease: f.ApproveRelease || s.ApproveRelease,
 		Push: s.Release.Push, Settings: f.Settings, Key: f.Key,
 	}

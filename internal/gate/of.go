@@ -25,8 +25,12 @@ func Settings(cfg *config.Config) *contract.GateSettings {
 		return nil
 	}
 	g, l := cfg.Gate, cfg.Gate.Limits
+	approver := g.Approver
+	if approver == config.ApproverAnyone {
+		approver = ""
+	}
 	return &contract.GateSettings{
-		Policy: g.Policy, Tests: cfg.Verification.PinnedTests,
+		Approver: approver, Policy: g.Policy, Tests: cfg.Verification.PinnedTests,
 		Limits: contract.GateLimits{
 			Files: l.Files, Deletions: l.Deletions, Lines: l.Lines, FileBytes: l.FileBytes.Int64(), Bytes: l.Bytes.Int64(), Allowed: g.Allowed,
 		},

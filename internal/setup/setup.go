@@ -420,6 +420,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 		ApprovePlan:      e.ApprovePlan,
 		ApproveRelease:   e.ApproveRelease,
 		ApprovalWait:     e.Approval.Wait,
+		Reminders:        reminders(e.Approval.Reminders),
 		InterventionWait: e.Intervention.Wait,
 		QuotaWait:        e.QuotaWait,
 		CommandTimeout:   e.CommandTimeout,
@@ -432,6 +433,15 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 	}
 	settings.Environment, spec.Environment = environmentOf(cfg)
 	return settings, spec
+}
+
+// reminders returns the configured reminders of questions to people.
+func reminders(listed []config.Reminder) []contract.Reminder {
+	var out []contract.Reminder
+	for _, one := range listed {
+		out = append(out, contract.Reminder{After: one.After, Before: one.Before, To: one.To, Escalate: one.Escalate})
+	}
+	return out
 }
 
 // finishRefusals returns how often failed checks go back to an agent that wants to finish.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -158,7 +159,7 @@ func NotNil[T any](list []T) []T {
 	return list
 }
 
-// approvalParams reads the notes: id, kind, status, by, reason, subject, deadline.
+// approvalParams reads the notes: id, kind, status, by, reason, subject, deadline, verdict.
 func approvalParams(p *db.RecordParams, notes map[string]string) error {
 	if notes["id"] == "" {
 		return nil
@@ -166,6 +167,12 @@ func approvalParams(p *db.RecordParams, notes map[string]string) error {
 	p.ApprovalID, p.ApprovalKind, p.ApprovalStatus = rowconv.Text(notes["id"]), notes["kind"], notes["status"]
 	p.ApprovalBy, p.ApprovalReason, p.ApprovalSubject = rowconv.Text(notes["by"]), rowconv.Text(notes["reason"]), notes["subject"]
 	p.ApprovalStatus = cmp.Or(p.ApprovalStatus, "pending")
+	if id := notes["verdict"]; id != "" {
+		var err error
+		if p.ApprovalVerdict, err = strconv.ParseInt(id, 10, 64); err != nil {
+			return fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "approval %s names an invalid verdict", p.ApprovalID)
+		}
+	}
 	if notes["deadline"] != "" {
 		deadline, err := time.Parse(time.RFC3339Nano, notes["deadline"])
 		if err != nil {

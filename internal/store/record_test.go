@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
@@ -407,4 +409,45 @@ func TestARepeatedRecordGivesUpTheCallsThatTheFirstOneDidNotGetTo(t *testing.T) 
 	calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "failed", calls[0].Status)
+}
+
+func TestAnApprovalIsKeptForEachSubject(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	write := func(notes map[string]string) {
+		notes["id"] = "release"
+		b.Apply(t, contract.Record{Notes: notes})
+	}
+	ask := func(subject string) {
+		write(map[string]string{"kind": "release", "status": "pending", "subject": subject})
+	}
+	rows := func() (out []string) {
+		d, err := b.RunDetails(t.Context(), b.First.ID)
+		require.NoError(t, err)
+		for _, a := range d.Approvals {
+			out = append(out, strings.Join([]string{a.Subject, a.Status, a.By, a.Approved}, " "))
+		}
+		return out
+	}
+	ask("a")
+	write(map[string]string{"kind": "release", "status": "granted", "by": "ann", "subject": "a"})
+	ask("b")
+	require.Equal(t, []string{"a granted ann a", "b pending  "}, rows(), "the approval of another subject is kept")
+	by, err := verdicts.ApprovedBy(t.Context(), b.Store, b.First.ID, "a")
+	require.NoError(t, err)
+	require.Equal(t, "ann", by)
+	ask("c")
+	require.Equal(t, []string{"a granted ann a", "b expired  ", "c pending  "}, rows(), "one question is open")
+	write(map[string]string{"status": "granted", "by": "bob", "subject": "c as edited"})
+	require.Equal(t, "c granted bob c as edited", rows()[2])
+	ask("b")
+	write(map[string]string{"status": "expired"}) // as earlier versions write it
+	require.Equal(t, []string{"a granted ann a", "b expired  ", "c granted bob c as edited"}, sorted(rows()))
+	ask("a")
+	require.Contains(t, rows(), "a pending  ", "who is asked about the same again must answer again")
+}
+
+func sorted(list []string) []string {
+	slices.Sort(list)
+	return list
 }

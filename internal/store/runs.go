@@ -252,9 +252,11 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 		}
 		p.PlanAuthor = "given"
 	}
-	p.Payload, err = rowconv.Encode(map[string]any{
-		"status": contract.StatusPending, "tenant": p.Tenant, "project": p.Project, "goal_title": p.GoalTitle,
-	})
+	created := map[string]any{"status": contract.StatusPending, "tenant": p.Tenant, "project": p.Project, "goal_title": p.GoalTitle}
+	if n.Settings.CreatedBy != "" {
+		created["by"] = rowconv.Text(n.Settings.CreatedBy)
+	}
+	p.Payload, err = rowconv.Encode(created)
 	return p, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -39,6 +40,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 // Webhook is a destination of events, without its secret.
 type Webhook struct {
 	ID             int64      `json:"id"`
+	Name           string     `json:"name,omitempty" doc:"by which reminders name it as a receiver"`
 	URL            string     `json:"url"`
 	Events         []string   `json:"events" doc:"event type patterns; empty means all"`
 	Project        string     `json:"project,omitempty" doc:"only events from this project's runs"`
@@ -54,6 +56,7 @@ type Webhook struct {
 // NewWebhook is a webhook to be created.
 type NewWebhook struct {
 	URL, Project, Description string
+	Name                      string // unique; empty: none
 	Events                    []string
 	Secret                    Secret
 	Enabled                   bool
@@ -65,6 +68,7 @@ type NewWebhook struct {
 // WebhookChange is a change to a webhook; nil fields stay unchanged.
 type WebhookChange struct {
 	URL, Project, Description *string
+	Name                      *string
 	Events                    []string // nil: unchanged; empty: all
 	Secret                    *Secret
 	Enabled                   *bool
@@ -74,7 +78,7 @@ type WebhookChange struct {
 // for the same request, it returns the existing webhook and false.
 func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, secret Secret, fresh bool, err error) {
 	id, err := s.q.CreateWebhook(ctx, db.CreateWebhookParams{
-		Url: n.URL, Events: NotNil(n.Events), Project: n.Project, Description: rowconv.Text(n.Description), Secret: n.Secret.Reveal(),
+		Url: n.URL, Events: NotNil(n.Events), Project: n.Project, Description: rowconv.Text(n.Description), Secret: n.Secret.Reveal(), Name: n.Name,
 		Enabled: n.Enabled, IdempotencyKey: rowconv.Optional(n.Key), RequestDigest: n.Digest, Most: int32(n.Most),
 	})
 	if err == nil {
@@ -82,7 +86,7 @@ func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, sec
 		return w, n.Secret, true, err
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return w, "", false, dberr.Explain(err, "create the webhook")
+		return w, "", false, named(err, n.Name, "create the webhook")
 	}
 	known, err := s.q.WebhookByKey(ctx, n.Key)
 	switch {
@@ -98,6 +102,15 @@ func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, sec
 	return w, Secret(known.Secret), false, err
 }
 
+// named explains an error; the name of a webhook may already be taken.
+func named(err error, name, format string, args ...any) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.ConstraintName == "orchestrator_webhooks_name" {
+		return fault.New(contract.ClassHuman, contract.CodeRejected, "another webhook has the name %q; choose a different one", name)
+	}
+	return dberr.Explain(err, format, args...)
+}
+
 // Webhooks returns all webhooks, oldest first.
 func (s *Store) Webhooks(ctx context.Context) ([]Webhook, error) {
 	rows, err := s.q.Webhooks(ctx, nil)
@@ -106,7 +119,7 @@ func (s *Store) Webhooks(ctx context.Context) ([]Webhook, error) {
 
 func webhookOf(r db.WebhooksRow) Webhook {
 	return Webhook{
-		ID: r.ID, URL: r.Url, Events: NotNil(r.Events), Project: r.Project, Description: r.Description, Enabled: r.Enabled,
+		ID: r.ID, Name: r.Name, URL: r.Url, Events: NotNil(r.Events), Project: r.Project, Description: r.Description, Enabled: r.Enabled,
 		DisabledReason: r.DisabledReason, FailingSince: r.FailingSince, Pending: r.Pending, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
 }
@@ -129,7 +142,7 @@ func noWebhook(id int64) error {
 
 // ChangeWebhook changes a webhook and returns its new state, or ErrNotFound.
 func (s *Store) ChangeWebhook(ctx context.Context, id int64, c WebhookChange) (Webhook, error) {
-	p := db.ChangeWebhookParams{ID: id, Url: c.URL, Events: c.Events, Project: c.Project, Enabled: c.Enabled}
+	p := db.ChangeWebhookParams{ID: id, Url: c.URL, Events: c.Events, Project: c.Project, Name: c.Name, Enabled: c.Enabled}
 	if c.Description != nil {
 		d := rowconv.Text(*c.Description)
 		p.Description = &d
@@ -140,12 +153,19 @@ func (s *Store) ChangeWebhook(ctx context.Context, id int64, c WebhookChange) (W
 	}
 	n, err := s.q.ChangeWebhook(ctx, p)
 	if err != nil {
-		return Webhook{}, dberr.Explain(err, "change webhook %d", id)
+		return Webhook{}, named(err, deref(c.Name), "change webhook %d", id)
 	}
 	if n == 0 {
 		return Webhook{}, noWebhook(id)
 	}
 	return s.Webhook(ctx, id)
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // DeleteWebhook removes a webhook with its log, or returns ErrNotFound.

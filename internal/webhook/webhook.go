@@ -46,6 +46,7 @@ const (
 	maxPattern     = 100
 	maxDescription = 1000
 	maxProject     = 200
+	maxName        = 63
 	minSecret      = 24 // bytes, as in Standard Webhooks
 	maxSecret      = 64
 	secretPrefix   = "whsec_"
@@ -57,6 +58,7 @@ type Registration struct {
 	Events      []string // patterns; none: all
 	Project     string   // empty: all
 	Description string
+	Name        string       // by which reminders name it as a receiver; empty: none
 	Secret      store.Secret // empty: one is generated
 	Disabled    bool
 	Key         string // idempotency key: the same key creates one webhook
@@ -74,7 +76,7 @@ func (h *Hooks) Register(ctx context.Context, r Registration) (Created, error) {
 	if r.Events == nil {
 		r.Events = []string{}
 	}
-	change := store.WebhookChange{URL: &r.URL, Events: r.Events, Project: &r.Project, Description: &r.Description}
+	change := store.WebhookChange{URL: &r.URL, Events: r.Events, Project: &r.Project, Description: &r.Description, Name: &r.Name}
 	if r.Secret != "" {
 		change.Secret = &r.Secret
 	}
@@ -90,7 +92,7 @@ func (h *Hooks) Register(ctx context.Context, r Registration) (Created, error) {
 	}
 	var out Created
 	out.Webhook, out.Secret, out.Fresh, err = h.store.CreateWebhook(ctx, store.NewWebhook{
-		URL: r.URL, Project: r.Project, Description: r.Description, Events: change.Events, Secret: r.Secret, Enabled: !r.Disabled,
+		URL: r.URL, Project: r.Project, Description: r.Description, Name: r.Name, Events: change.Events, Secret: r.Secret, Enabled: !r.Disabled,
 		Most: h.settings.Max, Key: r.Key, Digest: digest,
 	})
 	return out, err
@@ -115,7 +117,11 @@ func newSecret() store.Secret {
 // digestOf returns a digest of a registration, to detect a different registration with the same
 // key.
 func digestOf(r Registration) (string, error) {
-	raw, err := json.Marshal([]any{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), r.Disabled})
+	parts := []any{r.URL, r.Events, r.Project, r.Description, r.Secret.Reveal(), r.Disabled}
+	if r.Name != "" { // registrations without a name keep the digest that they had before there were names
+		parts = append(parts, r.Name)
+	}
+	raw, err := json.Marshal(parts)
 	if err != nil {
 		return "", fmt.Errorf("compute the registration digest: %w", err)
 	}
@@ -139,6 +145,9 @@ func (h *Hooks) check(c *store.WebhookChange) error {
 		if !utf8.ValidString(*field.text) || strings.ContainsRune(*field.text, 0) || len(*field.text) > field.most {
 			return wrong("%s: must be text of at most %d bytes", name, field.most)
 		}
+	}
+	if c.Name != nil && *c.Name != "" && !config.IsName(*c.Name) {
+		return wrong("name: expected a name that begins with a letter and contains only lower-case letters, digits, - and _ (at most %d)", maxName)
 	}
 	if c.URL != nil {
 		if err := h.checkURL(*c.URL); err != nil {

@@ -675,3 +675,46 @@ func TestTheLogIsKeptForAWhile(t *testing.T) {
 	require.EqualValues(t, 1, n)
 	require.Empty(t, b.all(t, id))
 }
+
+func TestAReminderReachesTheWebhooksThatItNamesOnceWhateverTheySelect(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	named := b.register(t, webhook.Registration{URL: "https://example.com/a", Name: "managers", Events: []string{"run.failed"}}).Webhook
+	other := b.register(t, webhook.Registration{URL: "https://example.com/b", Name: "team", Events: []string{"run.failed"}}).Webhook
+	subscribed := b.register(t, webhook.Registration{URL: "https://example.com/c", Name: "all", Events: []string{"approval.*"}}).Webhook
+	elsewhere := b.register(t, webhook.Registration{URL: "https://example.com/d", Events: []string{"run.failed"}}).Webhook
+	to := map[string]any{"to": []string{"page", "webhook:managers", "webhook:all", "webhook:"}}
+	for i, kind := range []contract.EventType{contract.EventApprovalEscalated, contract.EventMessageAdded} { // the text of a person is not a receiver
+		_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(b.run), WorkflowRunID: "first"},
+			contract.Record{RunID: b.run, Seq: int64(i + 1), Events: []contract.EventDraft{{Type: kind, Payload: to}}})
+		require.NoError(t, err)
+	}
+	await.Until(t, "the event of the named webhook", func() bool {
+		_, err := b.QueueDeliveries(t.Context())
+		require.NoError(t, err)
+		return len(b.all(t, named.ID)) > 0
+	})
+	_, err := b.QueueDeliveries(t.Context()) // the rest
+	require.NoError(t, err)
+	require.Len(t, b.all(t, named.ID), 1)
+	require.Equal(t, string(contract.EventApprovalEscalated), b.all(t, named.ID)[0].EventType)
+	require.Empty(t, b.all(t, other.ID))
+	require.Len(t, b.all(t, subscribed.ID), 1)
+	require.Empty(t, b.all(t, elsewhere.ID))
+}
+
+func TestTheNameOfAWebhookIsUnique(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := b.register(t, webhook.Registration{URL: "https://example.com/a", Name: "team"}).Webhook
+	require.Equal(t, "team", first.Name)
+	_, err := b.hooks.Register(t.Context(), webhook.Registration{URL: "https://example.com/b", Name: "team"})
+	require.ErrorContains(t, err, `another webhook has the name "team"`)
+	second := b.register(t, webhook.Registration{URL: "https://example.com/b"}).Webhook
+	name := "team"
+	_, err = b.hooks.Change(t.Context(), second.ID, store.WebhookChange{Name: &name})
+	require.ErrorContains(t, err, `another webhook has the name "team"`)
+	name = "a b"
+	_, err = b.hooks.Change(t.Context(), second.ID, store.WebhookChange{Name: &name})
+	require.ErrorContains(t, err, "name: expected a name")
+}

@@ -185,7 +185,7 @@ func (s *Server) fork(ctx context.Context, in *struct {
 	Body *apitypes.ForkRequest
 }) (*body[apitypes.CreatedRun], error) {
 	b := given(in.Body)
-	o := rerun.ForkRequest{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason, Key: in.id("fork", in.ID)}
+	o := rerun.ForkRequest{RunID: in.ID, Step: b.Step, Turn: -1, Instructions: b.Instructions, Plan: b.Plan, Reason: b.Reason, By: cmp.Or(b.By, contract.ByAPI), Key: in.id("fork", in.ID)}
 	if b.Turn != nil {
 		o.Turn = *b.Turn
 	}
@@ -207,7 +207,7 @@ func (s *Server) followUp(ctx context.Context, in *struct {
 	b := in.Body
 	made, err := s.Runs.FollowUp(ctx, control.FollowUp{
 		RunID: in.ID, Goal: b.Goal, Description: b.Description, Model: b.Model, Effort: b.Effort, PlanBy: b.PlanBy,
-		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Settings: b.Settings, Pictures: b.Pictures, Key: in.id("follow-up", in.ID),
+		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Settings: b.Settings, Pictures: b.Pictures, By: cmp.Or(b.By, contract.ByAPI), Key: in.id("follow-up", in.ID),
 	})
 	return answered(createdOf(made), err)
 }

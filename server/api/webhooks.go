@@ -86,13 +86,14 @@ func (s *Server) createWebhook(ctx context.Context, in *struct {
 		Events      []string `json:"events,omitempty" doc:"event types, or patterns such as run.* and *.failed; default: all"`
 		Project     string   `json:"project,omitempty" doc:"only events from this project's runs"`
 		Description string   `json:"description,omitempty"`
+		Name        string   `json:"name,omitempty" doc:"by which reminders name the webhook as a receiver (execution.approval.reminders); unique"`
 		Secret      string   `json:"secret,omitempty" doc:"whsec_ followed by 24 to 64 random bytes in base64; default: generated"`
 		Enabled     *bool    `json:"enabled,omitempty" doc:"default: true"`
 	}
 }) (*body[madeWebhook], error) {
 	b := in.Body
 	made, err := s.Hooks.Register(ctx, webhook.Registration{
-		URL: b.URL, Events: b.Events, Project: b.Project, Description: b.Description, Secret: store.Secret(b.Secret),
+		URL: b.URL, Events: b.Events, Project: b.Project, Description: b.Description, Name: b.Name, Secret: store.Secret(b.Secret),
 		Disabled: b.Enabled != nil && !*b.Enabled, Key: in.id("webhook"),
 	})
 	return answered(madeWebhook{made.Webhook, made.Secret.Reveal()}, err)
@@ -105,13 +106,14 @@ func (s *Server) changeWebhook(ctx context.Context, in *struct {
 		Events      []string      `json:"events,omitempty" doc:"replaces the current list; [] or [\"*\"] selects all events"`
 		Project     *string       `json:"project,omitempty" doc:"empty: all projects"`
 		Description *string       `json:"description,omitempty"`
+		Name        *string       `json:"name,omitempty" doc:"by which reminders name the webhook as a receiver; empty: none"`
 		Secret      *store.Secret `json:"secret,omitempty" doc:"new signing secret, effective immediately"`
 		Enabled     *bool         `json:"enabled,omitempty" doc:"true re-enables a disabled webhook"`
 	}
 }) (*body[store.Webhook], error) {
 	b := in.Body
 	return answered(s.Hooks.Change(ctx, in.ID, store.WebhookChange{
-		URL: b.URL, Events: b.Events, Project: b.Project, Description: b.Description, Secret: b.Secret, Enabled: b.Enabled,
+		URL: b.URL, Events: b.Events, Project: b.Project, Description: b.Description, Name: b.Name, Secret: b.Secret, Enabled: b.Enabled,
 	}))
 }
 

@@ -36,7 +36,7 @@ func (s *Server) followUp(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	made, err := s.Runs.FollowUp(r.Context(), control.FollowUp{RunID: id, Goal: goal, Pictures: pictures})
+	made, err := s.Runs.FollowUp(r.Context(), control.FollowUp{RunID: id, Goal: goal, Pictures: pictures, By: contract.ByDashboard})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -12,9 +13,6 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
-
-// reminderShare divides the time limit for an answer: a person is reminded after half of it.
-const reminderShare = 2
 
 // question is a request to a person: to approve a run's plan or release, or to help with a problem.
 type question struct {
@@ -53,6 +51,15 @@ func (a *approval) intervention() bool {
 	return a.kind == contract.InterventionHelp || a.kind == contract.InterventionQuota || a.kind == contract.InterventionEnvironment
 }
 
+// outcome says how an approval was answered, and its author.
+func (a *approval) outcome() string {
+	answer := "granted"
+	if a.rejected {
+		answer = "rejected"
+	}
+	return fmt.Sprintf("approval %s has already been %s by %s", a.id, answer, cmp.Or(a.by, "an unnamed service"))
+}
+
 // payload returns the event payload for an approval's answer.
 func (a *approval) payload() map[string]any {
 	out := map[string]any{"approval_id": a.id, "kind": a.kind, "by": a.by, "reason": a.reason}
@@ -65,9 +72,10 @@ func (a *approval) payload() map[string]any {
 // ask asks a person and waits for the answer, or until the time limit. Meanwhile the run's status
 // is waiting_for_approval or waiting_for_input. A paused run keeps waiting until it is resumed.
 func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failure) {
-	a, reminder, err := r.open(ctx, q)
+	plan := r.remindersOf(q)
+	a, reminder, err := r.open(ctx, q, plan)
 	if err == nil {
-		err = r.awaitAnswer(ctx, a, q, reminder)
+		err = r.awaitAnswer(ctx, a, q, plan, reminder)
 	}
 	if err != nil {
 		return nil, r.failureOf(err)
@@ -79,66 +87,65 @@ func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failur
 	return a, nil
 }
 
-// open records a question. It returns the record of its reminder.
-func (r *run) open(ctx workflow.Context, q question) (*approval, contract.Record, error) {
-	until := workflow.Now(ctx).Add(q.wait)
-	var asked, reminder contract.Record
+// open records a question with its planned reminders. It returns what the events of the reminders say
+// besides.
+func (r *run) open(ctx workflow.Context, q question, plan []reminder) (*approval, map[string]any, error) {
+	now := workflow.Now(ctx)
+	until := now.Add(q.wait)
+	var asked contract.Record
+	var payload map[string]any
 	a := &approval{kind: q.kind, input: q.input}
 	switch {
 	case q.input != nil:
 		a.id = contract.InputID(r.in.RunID)
 		var err error
-		if asked, err = r.inputRecord(*q.input, until); err != nil {
-			return a, reminder, err
+		if asked, payload, err = r.inputRecord(*q.input, until); err != nil {
+			return a, payload, err
 		}
 	case q.problem == nil:
 		a.id = fmt.Sprintf("run-%d/%s", r.in.RunID, q.kind)
-		payload := map[string]any{"approval_id": a.id, "kind": q.kind, "deadline": until}
-		notes := map[string]string{"id": a.id, "kind": q.kind, "status": "pending", "deadline": until.Format(time.RFC3339), "subject": r.subject(q.kind)}
-		if reason := r.releaseReason(); q.kind == contract.ApprovalRelease && reason != "" {
-			notes["reason"], payload["reason"] = reason, reason
-			if r.Protected.Total > 0 {
-				payload["protected"] = r.Protected
-			}
-			if r.Gate.ID != 0 {
-				payload["verdict_id"], payload["subject"] = r.Gate.ID, r.Gate.Subject
-			}
-		}
-		asked, reminder = records.EventRecord(contract.EventApprovalRequested, payload), records.EventRecord(contract.EventApprovalReminded, payload)
-		asked.Notes = notes
+		asked, payload = r.approvalRecord(a, until)
 	default:
 		r.Heals.Questions++
 		a.id = contract.InterventionID(r.in.RunID, r.Heals.Questions)
 		reason, action := q.problem.Reason, q.problem.ActionRequired
-		payload := map[string]any{"intervention_id": a.id, "kind": q.kind, "phase": q.phase, "reason": reason, "action_required": action, "deadline": until}
-		asked, reminder = records.EventRecord(contract.EventInterventionRequested, payload), records.EventRecord(contract.EventInterventionReminded, payload)
+		payload = map[string]any{"intervention_id": a.id, "kind": q.kind, "phase": q.phase, "reason": reason, "action_required": action, "deadline": until}
+		asked = records.EventRecord(contract.EventInterventionRequested, payload)
 		asked.Interventions = []contract.InterventionNote{{
 			Number: r.Heals.Questions, Status: "open", Phase: q.phase, Reason: reason, ActionRequired: action, Deadline: &until,
 		}}
 	}
+	asked.Events[0].Payload = withReminders(payload, now, plan)
 	r.controls.approval = a
 	if err := r.Interrupt(a.status(), q.kind); err != nil {
-		return a, reminder, err
+		return a, payload, err
 	}
 	_, err := r.transition(ctx, asked)
-	return a, reminder, err
+	return a, payload, err
 }
 
-// awaitAnswer waits for the answer to a question. It reminds once if no answer means no.
-func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, reminder contract.Record) error {
-	given := func() bool { return a.answered() && !r.controls.paused }
-	early := q.wait
-	if !q.optional {
-		early = q.wait / reminderShare
-	}
-	answered, err := workflow.AwaitWithTimeout(ctx, early, given)
-	if err == nil && !answered && !a.answered() && !q.optional {
-		if _, err = r.transition(ctx, reminder); err == nil {
-			answered, err = workflow.AwaitWithTimeout(ctx, q.wait-early, given)
+// approvalRecord returns the record of a request for an approval, and the content of its event.
+func (r *run) approvalRecord(a *approval, until time.Time) (contract.Record, map[string]any) {
+	payload := map[string]any{"approval_id": a.id, "kind": a.kind, "deadline": until}
+	notes := map[string]string{"id": a.id, "kind": a.kind, "status": "pending", "deadline": until.Format(time.RFC3339), "subject": r.subject(a.kind)}
+	if reason := r.releaseReason(); a.kind == contract.ApprovalRelease && reason != "" {
+		notes["reason"], payload["reason"] = reason, reason
+		if r.Protected.Total > 0 {
+			payload["protected"] = r.Protected
+		}
+		if r.Gate.ID != 0 {
+			payload["verdict_id"], payload["subject"] = r.Gate.ID, r.Gate.Subject
 		}
 	}
-	a.expired = err == nil && !answered && !a.answered()
-	return err
+	if a.kind == contract.ApprovalRelease && r.Gate.ID != 0 {
+		notes["verdict"] = fmt.Sprint(r.Gate.ID)
+	}
+	if a.kind == contract.ApprovalRelease && r.needsOther() {
+		payload["approver"], payload["authors"] = contract.ApproverNotAuthor, r.Authors
+	}
+	asked := records.EventRecord(contract.EventApprovalRequested, payload)
+	asked.Notes = notes
+	return asked, payload
 }
 
 // askApproval asks a person to approve the plan or the release. If it is not approved, askApproval
@@ -316,12 +323,14 @@ func (r *run) waitForQuota(ctx workflow.Context, p contract.Phase, d contract.Di
 func (r *run) checkAnswer(c contract.Command) error {
 	a := r.controls.approval
 	switch {
+	case a == nil && r.controls.last != nil && (c.ApprovalID == "" || c.ApprovalID == r.controls.last.id):
+		return commands.Rejected("run %d is not waiting for an approval (its status is %s); %s", r.in.RunID, r.Status, r.controls.last.outcome())
 	case a == nil:
 		return commands.Rejected("run %d is not waiting for an approval; its status is %s", r.in.RunID, r.Status)
 	case c.ApprovalID != "" && c.ApprovalID != a.id:
 		return commands.Rejected("run %d is waiting for approval %s, not %s", r.in.RunID, a.id, c.ApprovalID)
 	case a.answered():
-		return commands.Rejected("approval %s has already been answered", a.id)
+		return commands.Rejected("%s", a.outcome())
 	case a.input != nil:
 		return commands.Rejected("run %d asks a question that needs one of %d options: rgpt run answer %d OPTION", r.in.RunID, len(a.input.Options), r.in.RunID)
 	}
@@ -340,6 +349,9 @@ func (r *run) checkApprove(c contract.Command) error {
 		if _, named := r.needsRelease(); named {
 			return commands.Rejected("approval %s needs a named person (%s)", a.id, r.releaseReason())
 		}
+	case a.kind == contract.ApprovalRelease && r.needsOther() && r.Authored(c.By):
+		return commands.Rejected("approval %s needs a person who is not an author of the change; %s created the run, or steered or edited its change (authors: %s)",
+			a.id, c.By, commands.ListFew(r.Authors))
 	}
 	return nil
 }
@@ -362,6 +374,9 @@ func (r *run) readEdited(ctx workflow.Context, c contract.Command) error {
 func (r *run) applyApprove(_ workflow.Context, c contract.Command) (contract.Record, string) {
 	a := r.controls.approval
 	a.granted, a.by, a.reason, a.planID = true, c.By, c.Reason, c.PlanID
+	if c.PlanID != 0 || a.intervention() && c.Reason != "" { // instructions for the agents
+		r.AddAuthor(c.By)
+	}
 	if c.PlanID != 0 {
 		r.SetPlan(c.PlanID, r.controls.edited[c.PlanID].Plan)
 		r.Planning.Prompt = "" // a person made this plan
@@ -393,6 +408,9 @@ func (r *run) checkHeal(c contract.Command) error {
 func (r *run) applyHeal(_ workflow.Context, c contract.Command) (contract.Record, string) {
 	a := r.controls.approval
 	a.granted, a.by, a.reason, a.action = true, c.By, c.Reason, c.Action
+	if c.Reason != "" {
+		r.AddAuthor(c.By)
+	}
 	return r.answer(contract.EventApprovalGranted, "granted"), "is being healed"
 }
 
@@ -407,6 +425,7 @@ func (r *run) answer(event contract.EventType, status string) contract.Record {
 		// The caller of ask writes the result.
 		return records.EventRecord(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
 	}
+	r.controls.last = a
 	rec := records.EventRecord(event, a.payload())
 	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason, "subject": r.subject(a.kind)}
 	return rec

@@ -19,6 +19,7 @@ type controls struct {
 	stopper  *contract.PipelineCommand // the stop, for a deliberation that plans the run; nil: no stop to pass on
 	timedOut bool
 	approval *approval                     // that the run waits for
+	last     *approval                     // the last one that was answered
 	edited   map[int64]contract.PlanResult // plans that people edited and are about to approve
 	changed  bool                          // a command was applied since the last phase began
 

@@ -38,8 +38,15 @@ func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef
 
 // needsRelease reports whether a person must approve the release, and whether only a named one can.
 func (r *run) needsRelease() (approval, named bool) {
-	named = r.Protected.Total > 0 || r.Gate.Decision == contract.GateNeedsApproval
-	return named || r.in.Settings.ApproveRelease, named
+	named = r.Protected.Total > 0 || r.Gate.Decision == contract.GateNeedsApproval || r.needsOther()
+	needed := r.Protected.Total > 0 || r.Gate.Decision == contract.GateNeedsApproval || r.in.Settings.ApproveRelease
+	return needed, named
+}
+
+// needsOther reports whether only a person who is not an author of the change can approve the release.
+func (r *run) needsOther() bool {
+	gate := r.in.Settings.Gate
+	return r.Gate.Approver == contract.ApproverNotAuthor || gate != nil && gate.Approver == contract.ApproverNotAuthor
 }
 
 // releaseReason says why a release needs an approval that the settings do not require.

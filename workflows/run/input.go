@@ -34,18 +34,19 @@ func (r *run) askForInput(ctx workflow.Context, q contract.PlannerQuestion) *con
 	return nil
 }
 
-// inputRecord returns the record of a planner's question.
-func (r *run) inputRecord(q contract.PlannerQuestion, until time.Time) (contract.Record, error) {
+// inputRecord returns the record of a planner's question, and the content of its event.
+func (r *run) inputRecord(q contract.PlannerQuestion, until time.Time) (contract.Record, map[string]any, error) {
 	id := contract.InputID(r.in.RunID)
 	raw, err := json.Marshal(q)
 	if err != nil {
-		return contract.Record{}, err
+		return contract.Record{}, nil, err
 	}
-	rec := records.EventRecord(contract.EventInputRequested, map[string]any{
+	payload := map[string]any{
 		"input_id": id, "question": q.Question, "options": q.Options, "default": q.Default, "why": q.Why, "deadline": until,
-	})
+	}
+	rec := records.EventRecord(contract.EventInputRequested, payload)
 	rec.Notes = map[string]string{"id": id, "kind": contract.AskInput, "status": "pending", "reason": string(raw), "deadline": until.Format(time.RFC3339)}
-	return rec, nil
+	return rec, payload, nil
 }
 
 // status returns the status of a run while the question is open.
@@ -78,6 +79,7 @@ func (r *run) applyInput(_ workflow.Context, c contract.Command) (contract.Recor
 	a := r.controls.approval
 	option, _ := a.input.Choose(c.Answer)
 	a.granted, a.by, a.reason, a.option = true, c.By, c.Reason, option
+	r.AddAuthor(c.By)
 	if !r.controls.paused {
 		r.EndInterruption()
 	}

@@ -36,7 +36,7 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 	err := r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, options.LongWork, contract.ActivityRelease, contract.ReleaseInput{
 		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.PlanID, Workspace: r.Workspace,
 		Credits: credits, Stages: r.Stages, Release: r.in.Settings.Release, ApprovedBy: r.approverOf(contract.ApprovalRelease),
-		Gate: r.Gate.Subject,
+		Gate: r.Gate.Subject, Authors: r.Authors,
 	}).Get(ctx, &result)
 	if err != nil {
 		return nil, r.failureOf(err)

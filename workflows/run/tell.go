@@ -37,6 +37,7 @@ func (r *run) checkTell(c contract.Command) error {
 
 // applyTell records a message. Agents read it from the database before their next turn.
 func (r *run) applyTell(_ workflow.Context, c contract.Command) (contract.Record, string) {
+	r.AddAuthor(c.By)
 	to := "the agents get it"
 	if c.Step != "" {
 		to = "the agents of " + c.Step + " get it"

@@ -35,7 +35,7 @@ func Basis(j gate.Judgement) (verdicts.Basis, error) {
 func Reason(r policy.Reason) contract.GateReason {
 	return contract.GateReason{
 		Decision: contract.GateDecision(r.Decision), ID: r.ID, Source: r.Source, Waived: r.Waived, Guard: r.Guard, Rule: r.Rule,
-		Path: r.Path, Line: r.Line, Text: r.Text,
+		Path: r.Path, Line: r.Line, Text: r.Text, Approver: r.Approver,
 	}
 }
 

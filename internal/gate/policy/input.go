@@ -181,6 +181,15 @@ func NewInput(stage Stage, c change.Change, found []change.Finding) Input {
 	return in
 }
 
+// Files describes changed files as the input does.
+func Files(changed []change.File) []File {
+	out := make([]File, len(changed))
+	for i, f := range changed {
+		out[i] = describe(f)
+	}
+	return out
+}
+
 func describe(f change.File) File {
 	added, removed := f.Lines()
 	return File{

@@ -263,6 +263,22 @@ func TestARepositorysPolicyNeverMakesAVerdictMilder(t *testing.T) {
 	require.NotZero(t, changed, "some of them make it stricter")
 }
 
+func TestAReasonForApprovalMayDemandAnApproverWhoIsNotAnAuthor(t *testing.T) {
+	t.Parallel()
+	for demand, want := range map[string]string{
+		`"not_author"`: contract.ApproverNotAuthor, `"anyone"`: "",
+		`"not-author"`: contract.ApproverNotAuthor, `3`: contract.ApproverNotAuthor, // the strictest, for what is misspelt
+	} {
+		e := engine(t, policy.Default, `package operator
+needs_approval contains {"text": "ask", "approver": `+demand+`}
+info contains {"text": "x", "approver": "not_author"}`)
+		v := judge(t, e, oneChange(policy.StageRelease))
+		require.Equal(t, policy.NeedsApproval, v.Decision)
+		require.Equal(t, want, v.Reasons[0].Approver, demand)
+		require.Empty(t, v.Reasons[1].Approver, "information needs no approver")
+	}
+}
+
 func TestReasonsAreLimitedAndCannotForgeText(t *testing.T) {
 	t.Parallel()
 	e := engine(t, policy.Default, `package operator

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rocketgpt/orchestrator/contract"
 )
 
 // VerdictVersion is the version of Verdict, with the same rules as InputVersion.
@@ -69,11 +71,16 @@ type Reason struct {
 	Rule   string `json:"rule,omitempty"`
 	Path   string `json:"path,omitempty"`
 	Line   int    `json:"line,omitempty"`
+	// Approver restricts the approvers of a reason for approval: not_author; empty: anyone with a name.
+	Approver string `json:"approver,omitempty"`
 	// ApprovedBy is the person whose approval turned a reason for approval into information.
 	ApprovedBy string `json:"approved_by,omitempty"`
 	// Waived says that the operator's policies waived the finding; it is only information.
 	Waived bool `json:"waived,omitempty"`
 }
+
+// ApproverAnyone is the value of approver with which a reason may be approved by every named person.
+const ApproverAnyone = "anyone"
 
 // SourceGate is the source of reasons that the gate itself gives, not a bundle.
 const SourceGate = "gate"
@@ -122,6 +129,9 @@ func reasonOf(value any, d Decision, source string) Reason {
 		r.Text, r.Guard, r.Rule, r.Path = text(field(v, "text")), text(field(v, "guard")), text(field(v, "rule")), field(v, "path")
 		if !utf8.ValidString(r.Path) || len(r.Path) > maxPath {
 			r.Path = ""
+		}
+		if demanded, given := v["approver"]; given && d == NeedsApproval && demanded != ApproverAnyone {
+			r.Approver = contract.ApproverNotAuthor // the strictest, also for what is misspelt
 		}
 		r.Line, r.ID = max(0, number(v["line"])), text(field(v, "id"))
 	}

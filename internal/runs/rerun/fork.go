@@ -23,6 +23,7 @@ type ForkRequest struct {
 	Instructions string                // extra instructions for the step's model
 	Plan         *contract.Plan        // another plan, which must contain the step
 	Reason       string
+	By           string // who creates it: a person, or a client such as contract.ByAPI
 	Key          string // idempotency key: requests with the same key create only one run
 }
 
@@ -70,6 +71,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 		description += "\n\n" + o.Instructions
 	}
 	s := old.Settings
+	s.Authors, s.CreatedBy = old.Settings.AuthorsBefore(), o.By
 	s.Fork, s.PlanGiven, s.PlanOnly = fork, true, false
 	s.Attempt, s.RunBudget.Attempts = nil, 0 // a fork is released by itself
 	var work any

@@ -433,6 +433,41 @@ func (q *Queries) Findings(ctx context.Context, runID int64) ([]Finding, error) 
 	return items, nil
 }
 
+const reminders = `-- name: Reminders :many
+SELECT e.event_type, e.payload, e.created_at FROM orchestrator_events e
+WHERE e.run_id = $1 AND e.event_type IN (
+    'approval.requested', 'approval.reminded', 'approval.escalated', 'intervention.requested', 'intervention.reminded',
+    'intervention.escalated', 'input.requested', 'input.reminded', 'input.escalated')
+ORDER BY e.seq
+`
+
+type RemindersRow struct {
+	EventType string
+	Payload   json.RawMessage
+	CreatedAt time.Time
+}
+
+// The questions of a run to people with their planned reminders, and the reminders that were sent.
+func (q *Queries) Reminders(ctx context.Context, runID int64) ([]RemindersRow, error) {
+	rows, err := q.db.Query(ctx, reminders, runID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RemindersRow{}
+	for rows.Next() {
+		var i RemindersRow
+		if err := rows.Scan(&i.EventType, &i.Payload, &i.CreatedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const resolveEarlierFindings = `-- name: ResolveEarlierFindings :exec
 UPDATE orchestrator_findings
 SET resolved = true, resolved_at = clock_timestamp()

@@ -64,7 +64,7 @@ func (q *Queries) GatePolicies(ctx context.Context, digest string) (json.RawMess
 }
 
 const gateVerdict = `-- name: GateVerdict :one
-SELECT id, run_id, execution_id, stage, step, author, subject, from_tree, tree, policies, policy, decision, reasons, findings, automerge, created_at FROM orchestrator_gate_verdicts
+SELECT id, run_id, execution_id, stage, step, author, subject, from_tree, tree, policies, policy, decision, reasons, findings, automerge, created_at, files, files_total FROM orchestrator_gate_verdicts
 WHERE run_id = $1 AND stage = $2 AND subject = $3 AND policy = $4
 `
 
@@ -101,12 +101,14 @@ func (q *Queries) GateVerdict(ctx context.Context, arg GateVerdictParams) (GateV
 		&i.Findings,
 		&i.Automerge,
 		&i.CreatedAt,
+		&i.Files,
+		&i.FilesTotal,
 	)
 	return i, err
 }
 
 const gateVerdicts = `-- name: GateVerdicts :many
-SELECT v.id, v.run_id, v.execution_id, v.stage, v.step, v.author, v.subject, v.from_tree, v.tree, v.policies, v.policy, v.decision, v.reasons, v.findings, v.automerge, v.created_at, coalesce((SELECT a.decided_by FROM orchestrator_approvals a
+SELECT v.id, v.run_id, v.execution_id, v.stage, v.step, v.author, v.subject, v.from_tree, v.tree, v.policies, v.policy, v.decision, v.reasons, v.findings, v.automerge, v.created_at, v.files, v.files_total, coalesce((SELECT a.decided_by FROM orchestrator_approvals a
                  WHERE a.run_id = v.run_id AND a.status = 'granted' AND v.subject <> '' AND a.subject = v.subject LIMIT 1), '')::text AS approved_by
 FROM orchestrator_gate_verdicts v
 WHERE v.run_id = $1 ORDER BY v.id
@@ -144,6 +146,8 @@ func (q *Queries) GateVerdicts(ctx context.Context, runID int64) ([]GateVerdicts
 			&i.GateVerdict.Findings,
 			&i.GateVerdict.Automerge,
 			&i.GateVerdict.CreatedAt,
+			&i.GateVerdict.Files,
+			&i.GateVerdict.FilesTotal,
 			&i.ApprovedBy,
 		); err != nil {
 			return nil, err
@@ -157,7 +161,7 @@ func (q *Queries) GateVerdicts(ctx context.Context, runID int64) ([]GateVerdicts
 }
 
 const lastGateVerdict = `-- name: LastGateVerdict :one
-SELECT id, run_id, execution_id, stage, step, author, subject, from_tree, tree, policies, policy, decision, reasons, findings, automerge, created_at FROM orchestrator_gate_verdicts
+SELECT id, run_id, execution_id, stage, step, author, subject, from_tree, tree, policies, policy, decision, reasons, findings, automerge, created_at, files, files_total FROM orchestrator_gate_verdicts
 WHERE run_id = $1 AND stage = $2 AND subject = $3
 ORDER BY id DESC LIMIT 1
 `
@@ -189,6 +193,8 @@ func (q *Queries) LastGateVerdict(ctx context.Context, arg LastGateVerdictParams
 		&i.Findings,
 		&i.Automerge,
 		&i.CreatedAt,
+		&i.Files,
+		&i.FilesTotal,
 	)
 	return i, err
 }
@@ -210,21 +216,22 @@ func (q *Queries) SaveGatePolicies(ctx context.Context, arg SaveGatePoliciesPara
 const saveGateVerdict = `-- name: SaveGateVerdict :one
 WITH added AS (
     INSERT INTO orchestrator_gate_verdicts (run_id, execution_id, stage, step, author, subject, from_tree, tree, policies, policy,
-                                            decision, reasons, findings, automerge)
+                                            decision, reasons, findings, automerge, files, files_total)
     VALUES ($1::bigint, $2::bigint, $3::text, $4::text, $5::text, $6::text, $7::text, $8::text,
-            $9::jsonb, $10::text, $11::text, $12::jsonb, $13::jsonb, $14::bool)
+            $9::jsonb, $10::text, $11::text, $12::jsonb, $13::jsonb, $14::bool,
+            $15::jsonb, $16::int)
     ON CONFLICT (run_id, stage, subject, policy) DO NOTHING
     RETURNING id, run_id
 ), kept AS (
     INSERT INTO orchestrator_gate_inputs (verdict_id, input, repository, refused)
-    SELECT a.id, $15::jsonb, $16::text, $17::text FROM added a
+    SELECT a.id, $17::jsonb, $18::text, $19::text FROM added a
 ), counted AS (
     UPDATE orchestrator_runs r SET event_seq = r.event_seq + 1, updated_at = clock_timestamp()
     FROM added a WHERE r.id = a.run_id
     RETURNING r.id, r.event_seq
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
-    SELECT c.id, c.event_seq, $18::text, $19::jsonb || jsonb_build_object('verdict_id', a.id)
+    SELECT c.id, c.event_seq, $20::text, $21::jsonb || jsonb_build_object('verdict_id', a.id)
     FROM counted c JOIN added a ON a.run_id = c.id
 )
 SELECT coalesce((SELECT a.id FROM added a), 0)::bigint AS id,
@@ -247,6 +254,8 @@ type SaveGateVerdictParams struct {
 	Reasons     json.RawMessage
 	Findings    json.RawMessage
 	Automerge   bool
+	Files       json.RawMessage
+	FilesTotal  int32
 	Input       json.RawMessage
 	Repository  string
 	Refused     string
@@ -277,6 +286,8 @@ func (q *Queries) SaveGateVerdict(ctx context.Context, arg SaveGateVerdictParams
 		arg.Reasons,
 		arg.Findings,
 		arg.Automerge,
+		arg.Files,
+		arg.FilesTotal,
 		arg.Input,
 		arg.Repository,
 		arg.Refused,

@@ -30,16 +30,18 @@ type Agent struct {
 }
 
 type Approval struct {
-	RunID     int64
-	ID        string
-	Kind      string
-	Status    string
-	DecidedBy string
-	Reason    string
-	Deadline  *time.Time
-	CreatedAt time.Time
-	DecidedAt *time.Time
-	Subject   string
+	RunID          int64
+	ID             string
+	Kind           string
+	Status         string
+	DecidedBy      string
+	Reason         string
+	Deadline       *time.Time
+	CreatedAt      time.Time
+	DecidedAt      *time.Time
+	Subject        string
+	DecidedSubject string
+	VerdictID      int64
 }
 
 type Artifact struct {
@@ -287,6 +289,8 @@ type GateVerdict struct {
 	Findings    json.RawMessage
 	Automerge   bool
 	CreatedAt   time.Time
+	Files       json.RawMessage
+	FilesTotal  int32
 }
 
 type GooseDbVersion struct {
@@ -578,6 +582,7 @@ type OrchestratorWebhook struct {
 	RequestDigest  string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+	Name           string
 }
 
 type OrchestratorWebhookAttempt struct {

@@ -196,30 +196,50 @@ WITH prior AS (
     UPDATE orchestrator_phases p
     SET status = 'cancelled', finished_at = $15
     WHERE p.run_id = $6 AND p.execution_id = ANY (ARRAY(SELECT e.id FROM unneeded_ended e))
-), approval AS (
-    INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject)
-    SELECT f.run_id, $23::text,
-           coalesce(nullif($24::text, ''),
-                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $23)),
-           $25::text, $26::text, $27::text, $28::timestamptz,
-           $15, CASE WHEN $25 = 'pending' THEN NULL ELSE $15 END, $29::text
+), asked_subject AS (
+    -- The subject of the row: what is asked about now, or what the open question is about, which the
+    -- answer may change.
+    SELECT CASE WHEN $23::text = 'pending' THEN $24::text ELSE coalesce(
+        (SELECT o.subject FROM orchestrator_approvals o
+         WHERE o.run_id = f.run_id AND o.id = $25::text AND o.status IN ('pending', 'expired')
+         ORDER BY o.status = 'pending' DESC, o.created_at DESC LIMIT 1),
+        nullif($24, ''),
+        (SELECT o.subject FROM orchestrator_approvals o
+         WHERE o.run_id = f.run_id AND o.id = $25 ORDER BY o.created_at DESC LIMIT 1), '') END AS subject
     FROM timely f
-    WHERE $23 <> ''
-    ON CONFLICT (run_id, id) DO UPDATE
+    WHERE $25 <> ''
+), approval AS (
+    INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject,
+                                             decided_subject, verdict_id)
+    SELECT f.run_id, $25,
+           coalesce(nullif($26::text, ''),
+                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $25 LIMIT 1)),
+           $23, $27::text, $28::text, $29::timestamptz,
+           $15, CASE WHEN $23 = 'pending' THEN NULL ELSE $15 END, s.subject,
+           CASE WHEN $23 = 'granted' THEN $24 ELSE '' END, $30::bigint
+    FROM timely f CROSS JOIN asked_subject s
+    ON CONFLICT (run_id, id, subject) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
         created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END,
-        subject = CASE WHEN excluded.status = 'pending' THEN excluded.subject ELSE coalesce(nullif(excluded.subject, ''), a.subject) END
+        decided_subject = excluded.decided_subject,
+        verdict_id = CASE WHEN excluded.verdict_id <> 0 THEN excluded.verdict_id ELSE a.verdict_id END
     -- A heal or a replay reaches the same question again, which reopens it. A
     -- question that expired with its run is answered if that end was forgotten.
     WHERE a.status IN ('pending', 'expired') OR excluded.status = 'pending'
+), replaced_approvals AS (
+    -- A question that is asked about something else is no longer open about what came before.
+    UPDATE orchestrator_approvals a
+    SET status = 'expired', decided_at = $15
+    FROM asked_subject s, timely f
+    WHERE $23 = 'pending' AND a.run_id = f.run_id AND a.id = $25 AND a.subject <> s.subject AND a.status = 'pending'
 ), healed AS (
     INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
                                                     root_cause, asked_by, status, heal_output, created_at, finished_at)
     SELECT f.run_id, n.number, coalesce(n.execution_id, 0), n.phase, coalesce(n.step, ''), n.error_type, coalesce(n.error_code, ''), n.heal_action,
            coalesce(n.root_cause, ''), coalesce(n.asked_by, ''), n.status, n.heal_output, $15, NULL
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($30::jsonb) AS n (number int, execution_id bigint, phase text, step text, error_type text,
+    CROSS JOIN jsonb_to_recordset($31::jsonb) AS n (number int, execution_id bigint, phase text, step text, error_type text,
         error_code text, heal_action text, root_cause text, asked_by text, status text, heal_output jsonb)
     WHERE n.status = 'started'
     ON CONFLICT (run_id, number, execution_id) DO NOTHING
@@ -228,7 +248,7 @@ WITH prior AS (
     SET status = n.status, heal_output = h.heal_output || n.heal_output,
         finished_at = CASE WHEN n.status IN ('success', 'failed') THEN $15 ELSE h.finished_at END
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($30::jsonb) AS n (number int, status text, heal_output jsonb)
+    CROSS JOIN jsonb_to_recordset($31::jsonb) AS n (number int, status text, heal_output jsonb)
     CROSS JOIN LATERAL (SELECT l.id FROM orchestrator_self_heal_events l
                         WHERE l.run_id = f.run_id AND l.number = n.number ORDER BY l.id DESC LIMIT 1) AS newest
     WHERE n.status <> 'started' AND h.run_id = f.run_id AND h.number = n.number AND h.id = newest.id AND h.status IN ('started', 'applied')
@@ -239,7 +259,7 @@ WITH prior AS (
     SELECT f.run_id, n.number, $2, coalesce(n.phase, ''), n.reason, coalesce(n.action_required, ''), n.status, n.deadline,
            coalesce(n.answer, ''), coalesce(n.words, ''), coalesce(n.resolved_by, ''), $15, CASE WHEN n.status = 'open' THEN NULL ELSE $15 END
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($31::jsonb) AS n (number int, phase text, reason text, action_required text, status text,
+    CROSS JOIN jsonb_to_recordset($32::jsonb) AS n (number int, phase text, reason text, action_required text, status text,
         deadline timestamptz, answer text, words text, resolved_by text)
     WHERE n.reason IS NOT NULL
     ON CONFLICT (run_id, number, workflow_run_id) DO NOTHING
@@ -247,26 +267,26 @@ WITH prior AS (
     UPDATE orchestrator_manual_interventions i
     SET status = n.status, answer = coalesce(n.answer, ''), words = coalesce(n.words, ''), resolved_by = coalesce(n.resolved_by, ''), resolved_at = $15
     FROM fresh f
-    CROSS JOIN jsonb_to_recordset($31::jsonb) AS n (number int, status text, answer text, words text, resolved_by text)
+    CROSS JOIN jsonb_to_recordset($32::jsonb) AS n (number int, status text, answer text, words text, resolved_by text)
     WHERE n.status <> 'open' AND i.run_id = f.run_id AND i.number = n.number AND i.workflow_run_id = $2 AND i.status = 'open'
 ), abandoned AS (
     -- After the end of the run, no question waits for an answer.
     UPDATE orchestrator_manual_interventions i
     SET status = 'expired', resolved_at = $15
     FROM timely t
-    WHERE t.set_run AND $22 AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length($31) = 0
+    WHERE t.set_run AND $22 AND i.run_id = t.run_id AND i.status = 'open' AND jsonb_array_length($32) = 0
 ), abandoned_approvals AS (
     UPDATE orchestrator_approvals a
     SET status = 'expired', decided_at = $15
     FROM timely t
-    WHERE t.set_run AND $22 AND a.run_id = t.run_id AND a.status = 'pending' AND a.id <> $23
+    WHERE t.set_run AND $22 AND a.run_id = t.run_id AND a.status = 'pending' AND a.id <> $25
 ), drafts AS (
-    SELECT row_number() OVER (ORDER BY n) AS n, $32::jsonb -> (n - 1) ->> 'type' AS event_type,
-           coalesce($32 -> (n - 1) -> 'payload', '{}') AS payload
-    FROM generate_series(1, jsonb_array_length($32)) AS n
+    SELECT row_number() OVER (ORDER BY n) AS n, $33::jsonb -> (n - 1) ->> 'type' AS event_type,
+           coalesce($33 -> (n - 1) -> 'payload', '{}') AS payload
+    FROM generate_series(1, jsonb_array_length($33)) AS n
     -- The end of an execution is announced once, even if a reset workflow reaches it
     -- again.
-    WHERE CASE WHEN n > $33::int THEN NOT EXISTS (SELECT FROM again)
+    WHERE CASE WHEN n > $34::int THEN NOT EXISTS (SELECT FROM again)
                ELSE NOT EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $7 AND e.status <> 'running') END
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
@@ -282,24 +302,24 @@ WITH prior AS (
         workflow_id = CASE WHEN t.own THEN $1 ELSE r.workflow_id END,
         workflow_seq = CASE WHEN t.own THEN $3 ELSE r.workflow_seq END,
         superseded_runs = CASE WHEN t.takes_over THEN array_append(r.superseded_runs, r.workflow_run_id) ELSE r.superseded_runs END,
-        plan_id = CASE WHEN t.set_run AND $34::bigint <> 0 THEN $34 ELSE r.plan_id END,
-        phase = CASE WHEN t.set_run AND $35::text <> '' THEN $35 ELSE r.phase END,
-        status = CASE WHEN t.set_run THEN $36::text ELSE r.status END,
-        retry_count = CASE WHEN t.set_run THEN $37::int ELSE r.retry_count END,
-        last_heal_action = CASE WHEN t.set_run AND $38::text <> '' THEN $38 ELSE r.last_heal_action END,
-        waiting_for = CASE WHEN t.set_run THEN $39::text ELSE r.waiting_for END,
-        error_class = CASE WHEN t.set_run THEN $40::text ELSE r.error_class END,
-        error_code = CASE WHEN t.set_run THEN $41::text ELSE r.error_code END,
-        error_message = CASE WHEN t.set_run THEN $42::text ELSE r.error_message END,
-        error_cause = CASE WHEN t.set_run THEN $43::text ELSE r.error_cause END,
-        release_branch = CASE WHEN t.set_run AND $44::text <> '' THEN $44 ELSE r.release_branch END,
-        release_commit = CASE WHEN t.set_run AND $45::text <> '' THEN $45 ELSE r.release_commit END,
-        started_at = CASE WHEN t.set_run AND $36 <> 'pending' THEN coalesce(r.started_at, $15) ELSE r.started_at END,
+        plan_id = CASE WHEN t.set_run AND $35::bigint <> 0 THEN $35 ELSE r.plan_id END,
+        phase = CASE WHEN t.set_run AND $36::text <> '' THEN $36 ELSE r.phase END,
+        status = CASE WHEN t.set_run THEN $37::text ELSE r.status END,
+        retry_count = CASE WHEN t.set_run THEN $38::int ELSE r.retry_count END,
+        last_heal_action = CASE WHEN t.set_run AND $39::text <> '' THEN $39 ELSE r.last_heal_action END,
+        waiting_for = CASE WHEN t.set_run THEN $40::text ELSE r.waiting_for END,
+        error_class = CASE WHEN t.set_run THEN $41::text ELSE r.error_class END,
+        error_code = CASE WHEN t.set_run THEN $42::text ELSE r.error_code END,
+        error_message = CASE WHEN t.set_run THEN $43::text ELSE r.error_message END,
+        error_cause = CASE WHEN t.set_run THEN $44::text ELSE r.error_cause END,
+        release_branch = CASE WHEN t.set_run AND $45::text <> '' THEN $45 ELSE r.release_branch END,
+        release_commit = CASE WHEN t.set_run AND $46::text <> '' THEN $46 ELSE r.release_commit END,
+        started_at = CASE WHEN t.set_run AND $37 <> 'pending' THEN coalesce(r.started_at, $15) ELSE r.started_at END,
         -- A run that stays and has the same status has not ended again.
         finished_at = CASE WHEN NOT t.set_run THEN r.finished_at
-                           WHEN $22 AND $9 AND r.status = $36 THEN coalesce(r.finished_at, $15)
+                           WHEN $22 AND $9 AND r.status = $37 THEN coalesce(r.finished_at, $15)
                            WHEN $22 THEN $15 END,
-        staying_until = CASE WHEN t.set_run THEN $46::timestamptz ELSE r.staying_until END,
+        staying_until = CASE WHEN t.set_run THEN $47::timestamptz ELSE r.staying_until END,
         planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($21, r.planner_output) ELSE r.planner_output END,
         builder_output = CASE WHEN e.phase = 'builder' THEN coalesce($21, r.builder_output) ELSE r.builder_output END,
         tester_output = CASE WHEN e.phase = 'tester' THEN coalesce($21, r.tester_output) ELSE r.tester_output END,
@@ -326,7 +346,7 @@ SELECT k.result::jsonb AS result,
        coalesce(t.set_run, false)::bool AS run_set,
        coalesce(e.phase, '')::text AS ended_phase,
        coalesce(e.seconds, 0)::float8 AS ended_seconds,
-       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($32) > 0
+       (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($33) > 0
              THEN pg_notify('rgpt_events', $6 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
 FROM kept k CROSS JOIN used u CROSS JOIN open_unneeded o LEFT JOIN changed c ON true LEFT JOIN timely t ON true LEFT JOIN ended e ON e.step = ''
 UNION ALL
@@ -358,13 +378,14 @@ type RecordParams struct {
 	EndCause         string
 	EndOutput        json.RawMessage
 	Finished         bool
+	ApprovalStatus   string
+	ApprovalSubject  string
 	ApprovalID       string
 	ApprovalKind     string
-	ApprovalStatus   string
 	ApprovalBy       string
 	ApprovalReason   string
 	ApprovalDeadline *time.Time
-	ApprovalSubject  string
+	ApprovalVerdict  int64
 	Heals            json.RawMessage
 	Interventions    json.RawMessage
 	Events           json.RawMessage
@@ -433,13 +454,14 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.EndCause,
 		arg.EndOutput,
 		arg.Finished,
+		arg.ApprovalStatus,
+		arg.ApprovalSubject,
 		arg.ApprovalID,
 		arg.ApprovalKind,
-		arg.ApprovalStatus,
 		arg.ApprovalBy,
 		arg.ApprovalReason,
 		arg.ApprovalDeadline,
-		arg.ApprovalSubject,
+		arg.ApprovalVerdict,
 		arg.Heals,
 		arg.Interventions,
 		arg.Events,

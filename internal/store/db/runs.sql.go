@@ -23,7 +23,7 @@ func (q *Queries) AnyQueued(ctx context.Context) (bool, error) {
 }
 
 const approvals = `-- name: Approvals :many
-SELECT run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject FROM orchestrator_approvals WHERE run_id = $1 ORDER BY created_at, id
+SELECT run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject, decided_subject, verdict_id FROM orchestrator_approvals WHERE run_id = $1 ORDER BY created_at, id
 `
 
 func (q *Queries) Approvals(ctx context.Context, runID int64) ([]Approval, error) {
@@ -46,6 +46,8 @@ func (q *Queries) Approvals(ctx context.Context, runID int64) ([]Approval, error
 			&i.CreatedAt,
 			&i.DecidedAt,
 			&i.Subject,
+			&i.DecidedSubject,
+			&i.VerdictID,
 		); err != nil {
 			return nil, err
 		}

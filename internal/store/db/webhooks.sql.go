@@ -17,13 +17,14 @@ SET url = coalesce($1::text, url),
     events = coalesce($2::text[], events),
     project = coalesce($3::text, project),
     description = coalesce($4::text, description),
-    secret = coalesce($5::text, secret),
-    enabled = coalesce($6::bool, enabled),
-    disabled_reason = CASE WHEN $6 IS NULL THEN disabled_reason ELSE '' END,
-    failing_since = CASE WHEN $6 OR $1 IS NOT NULL THEN NULL ELSE failing_since END,
-    since = CASE WHEN $6 AND NOT enabled THEN pg_current_snapshot() ELSE since END,
+    name = coalesce($5::text, name),
+    secret = coalesce($6::text, secret),
+    enabled = coalesce($7::bool, enabled),
+    disabled_reason = CASE WHEN $7 IS NULL THEN disabled_reason ELSE '' END,
+    failing_since = CASE WHEN $7 OR $1 IS NOT NULL THEN NULL ELSE failing_since END,
+    since = CASE WHEN $7 AND NOT enabled THEN pg_current_snapshot() ELSE since END,
     updated_at = clock_timestamp()
-WHERE id = $7
+WHERE id = $8
 `
 
 type ChangeWebhookParams struct {
@@ -31,6 +32,7 @@ type ChangeWebhookParams struct {
 	Events      []string
 	Project     *string
 	Description *string
+	Name        *string
 	Secret      *string
 	Enabled     *bool
 	ID          int64
@@ -44,6 +46,7 @@ func (q *Queries) ChangeWebhook(ctx context.Context, arg ChangeWebhookParams) (i
 		arg.Events,
 		arg.Project,
 		arg.Description,
+		arg.Name,
 		arg.Secret,
 		arg.Enabled,
 		arg.ID,
@@ -167,9 +170,9 @@ func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams
 }
 
 const createWebhook = `-- name: CreateWebhook :one
-INSERT INTO orchestrator_webhooks (url, events, project, description, secret, enabled, idempotency_key, request_digest)
-SELECT $1, $2::text[], $3, $4, $5, $6, $7, $8
-WHERE (SELECT count(*) FROM orchestrator_webhooks) < $9::int
+INSERT INTO orchestrator_webhooks (url, events, project, description, name, secret, enabled, idempotency_key, request_digest)
+SELECT $1, $2::text[], $3, $4, $5, $6, $7, $8, $9
+WHERE (SELECT count(*) FROM orchestrator_webhooks) < $10::int
 ON CONFLICT (tenant, idempotency_key) DO NOTHING
 RETURNING id
 `
@@ -179,6 +182,7 @@ type CreateWebhookParams struct {
 	Events         []string
 	Project        string
 	Description    string
+	Name           string
 	Secret         string
 	Enabled        bool
 	IdempotencyKey *string
@@ -193,6 +197,7 @@ func (q *Queries) CreateWebhook(ctx context.Context, arg CreateWebhookParams) (i
 		arg.Events,
 		arg.Project,
 		arg.Description,
+		arg.Name,
 		arg.Secret,
 		arg.Enabled,
 		arg.IdempotencyKey,
@@ -390,7 +395,11 @@ WITH place AS (
     FROM page e JOIN orchestrator_webhooks w
       ON w.enabled AND (NOT pg_visible_in_snapshot(e.tx, w.since) OR pg_snapshot_xmax(w.since) > pg_snapshot_xmax(pg_current_snapshot()))
      AND (w.events = '{}' OR EXISTS (SELECT FROM unnest(w.events) AS p (pattern)
-                                     WHERE e.event_type LIKE replace(replace(p.pattern, '_', '\_'), '*', '%')))
+                                     WHERE e.event_type LIKE replace(replace(p.pattern, '_', '\_'), '*', '%'))
+          OR w.name <> '' AND e.event_type IN ('approval.reminded', 'approval.escalated', 'intervention.reminded', 'intervention.escalated',
+                                               'input.reminded', 'input.escalated')
+             AND EXISTS (SELECT FROM orchestrator_events n
+                         WHERE n.run_id = e.run_id AND n.seq = e.seq AND n.payload -> 'to' @> to_jsonb('webhook:' || w.name)))
      AND (w.project = '' OR w.project = (SELECT r.project FROM orchestrator_runs r WHERE r.id = e.run_id))
     ORDER BY e.tx, e.id
     ON CONFLICT (webhook_id, event_id) DO NOTHING
@@ -410,6 +419,7 @@ type FeedWebhooksRow struct {
 
 // Turns the next events into deliveries, and moves the position, in one statement:
 // each event reaches each webhook once, whatever happens. Reads events as Feed does.
+// A reminder also reaches the webhooks that it names, whatever events they select.
 // A position beyond all transactions comes from another database cluster; it is then
 // reset to now.
 func (q *Queries) FeedWebhooks(ctx context.Context, most int32) (FeedWebhooksRow, error) {
@@ -533,7 +543,7 @@ func (q *Queries) WebhookByKey(ctx context.Context, idempotencyKey string) (Webh
 }
 
 const webhooks = `-- name: Webhooks :many
-SELECT w.id, w.url, w.events, w.project, w.description, w.enabled, w.disabled_reason, w.failing_since, w.created_at, w.updated_at,
+SELECT w.id, w.name, w.url, w.events, w.project, w.description, w.enabled, w.disabled_reason, w.failing_since, w.created_at, w.updated_at,
        (SELECT count(*) FROM orchestrator_webhook_deliveries d WHERE d.webhook_id = w.id AND d.next_try IS NOT NULL)::bigint AS pending
 FROM orchestrator_webhooks w
 WHERE $1::bigint IS NULL OR w.id = $1
@@ -542,6 +552,7 @@ ORDER BY w.id
 
 type WebhooksRow struct {
 	ID             int64
+	Name           string
 	Url            string
 	Events         []string
 	Project        string
@@ -567,6 +578,7 @@ func (q *Queries) Webhooks(ctx context.Context, id *int64) ([]WebhooksRow, error
 		var i WebhooksRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Name,
 			&i.Url,
 			&i.Events,
 			&i.Project,

@@ -172,3 +172,11 @@ FROM results CROSS JOIN LATERAL jsonb_array_elements(results.cases) AS t(doc)
 WHERE t.doc ->> 'status' <> 'skipped' AND (t.doc ->> 'duration_ms')::bigint > 0
 ORDER BY t.doc ->> 'test_case', results.at DESC
 LIMIT @most::int;
+
+-- name: Reminders :many
+-- The questions of a run to people with their planned reminders, and the reminders that were sent.
+SELECT e.event_type, e.payload, e.created_at FROM orchestrator_events e
+WHERE e.run_id = @run_id AND e.event_type IN (
+    'approval.requested', 'approval.reminded', 'approval.escalated', 'intervention.requested', 'intervention.reminded',
+    'intervention.escalated', 'input.requested', 'input.reminded', 'input.escalated')
+ORDER BY e.seq;

@@ -3,9 +3,10 @@
 -- Runs under the lock of the run.
 WITH added AS (
     INSERT INTO orchestrator_gate_verdicts (run_id, execution_id, stage, step, author, subject, from_tree, tree, policies, policy,
-                                            decision, reasons, findings, automerge)
+                                            decision, reasons, findings, automerge, files, files_total)
     VALUES (@run_id::bigint, @execution_id::bigint, @stage::text, @step::text, @author::text, @subject::text, @from_tree::text, @tree::text,
-            @policies::jsonb, @policy::text, @decision::text, @reasons::jsonb, @findings::jsonb, @automerge::bool)
+            @policies::jsonb, @policy::text, @decision::text, @reasons::jsonb, @findings::jsonb, @automerge::bool,
+            @files::jsonb, @files_total::int)
     ON CONFLICT (run_id, stage, subject, policy) DO NOTHING
     RETURNING id, run_id
 ), kept AS (

@@ -167,23 +167,43 @@ WITH prior AS (
     UPDATE orchestrator_phases p
     SET status = 'cancelled', finished_at = @at
     WHERE p.run_id = @run_id AND p.execution_id = ANY (ARRAY(SELECT e.id FROM unneeded_ended e))
-), approval AS (
-    INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject)
-    SELECT f.run_id, @approval_id::text,
-           coalesce(nullif(@approval_kind::text, ''),
-                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = @approval_id)),
-           @approval_status::text, @approval_by::text, @approval_reason::text, sqlc.narg(approval_deadline)::timestamptz,
-           @at, CASE WHEN @approval_status = 'pending' THEN NULL ELSE @at END, @approval_subject::text
+), asked_subject AS (
+    -- The subject of the row: what is asked about now, or what the open question is about, which the
+    -- answer may change.
+    SELECT CASE WHEN @approval_status::text = 'pending' THEN @approval_subject::text ELSE coalesce(
+        (SELECT o.subject FROM orchestrator_approvals o
+         WHERE o.run_id = f.run_id AND o.id = @approval_id::text AND o.status IN ('pending', 'expired')
+         ORDER BY o.status = 'pending' DESC, o.created_at DESC LIMIT 1),
+        nullif(@approval_subject, ''),
+        (SELECT o.subject FROM orchestrator_approvals o
+         WHERE o.run_id = f.run_id AND o.id = @approval_id ORDER BY o.created_at DESC LIMIT 1), '') END AS subject
     FROM timely f
     WHERE @approval_id <> ''
-    ON CONFLICT (run_id, id) DO UPDATE
+), approval AS (
+    INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject,
+                                             decided_subject, verdict_id)
+    SELECT f.run_id, @approval_id,
+           coalesce(nullif(@approval_kind::text, ''),
+                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = @approval_id LIMIT 1)),
+           @approval_status, @approval_by::text, @approval_reason::text, sqlc.narg(approval_deadline)::timestamptz,
+           @at, CASE WHEN @approval_status = 'pending' THEN NULL ELSE @at END, s.subject,
+           CASE WHEN @approval_status = 'granted' THEN @approval_subject ELSE '' END, @approval_verdict::bigint
+    FROM timely f CROSS JOIN asked_subject s
+    ON CONFLICT (run_id, id, subject) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
         created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END,
-        subject = CASE WHEN excluded.status = 'pending' THEN excluded.subject ELSE coalesce(nullif(excluded.subject, ''), a.subject) END
+        decided_subject = excluded.decided_subject,
+        verdict_id = CASE WHEN excluded.verdict_id <> 0 THEN excluded.verdict_id ELSE a.verdict_id END
     -- A heal or a replay reaches the same question again, which reopens it. A
     -- question that expired with its run is answered if that end was forgotten.
     WHERE a.status IN ('pending', 'expired') OR excluded.status = 'pending'
+), replaced_approvals AS (
+    -- A question that is asked about something else is no longer open about what came before.
+    UPDATE orchestrator_approvals a
+    SET status = 'expired', decided_at = @at
+    FROM asked_subject s, timely f
+    WHERE @approval_status = 'pending' AND a.run_id = f.run_id AND a.id = @approval_id AND a.subject <> s.subject AND a.status = 'pending'
 ), healed AS (
     INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
                                                     root_cause, asked_by, status, heal_output, created_at, finished_at)

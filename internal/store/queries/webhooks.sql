@@ -1,7 +1,7 @@
 -- name: CreateWebhook :one
 -- No row: the limit is reached, or the key was used before.
-INSERT INTO orchestrator_webhooks (url, events, project, description, secret, enabled, idempotency_key, request_digest)
-SELECT @url, @events::text[], @project, @description, @secret, @enabled, sqlc.narg(idempotency_key), @request_digest
+INSERT INTO orchestrator_webhooks (url, events, project, description, name, secret, enabled, idempotency_key, request_digest)
+SELECT @url, @events::text[], @project, @description, @name, @secret, @enabled, sqlc.narg(idempotency_key), @request_digest
 WHERE (SELECT count(*) FROM orchestrator_webhooks) < @most::int
 ON CONFLICT (tenant, idempotency_key) DO NOTHING
 RETURNING id;
@@ -12,7 +12,7 @@ SELECT id, secret, request_digest FROM orchestrator_webhooks WHERE tenant = 'loc
 -- name: Webhooks :many
 -- All webhooks, or one, with the number of waiting deliveries. Never with the
 -- secret.
-SELECT w.id, w.url, w.events, w.project, w.description, w.enabled, w.disabled_reason, w.failing_since, w.created_at, w.updated_at,
+SELECT w.id, w.name, w.url, w.events, w.project, w.description, w.enabled, w.disabled_reason, w.failing_since, w.created_at, w.updated_at,
        (SELECT count(*) FROM orchestrator_webhook_deliveries d WHERE d.webhook_id = w.id AND d.next_try IS NOT NULL)::bigint AS pending
 FROM orchestrator_webhooks w
 WHERE sqlc.narg(id)::bigint IS NULL OR w.id = sqlc.narg(id)
@@ -26,6 +26,7 @@ SET url = coalesce(sqlc.narg(url)::text, url),
     events = coalesce(sqlc.narg(events)::text[], events),
     project = coalesce(sqlc.narg(project)::text, project),
     description = coalesce(sqlc.narg(description)::text, description),
+    name = coalesce(sqlc.narg(name)::text, name),
     secret = coalesce(sqlc.narg(secret)::text, secret),
     enabled = coalesce(sqlc.narg(enabled)::bool, enabled),
     disabled_reason = CASE WHEN sqlc.narg(enabled) IS NULL THEN disabled_reason ELSE '' END,
@@ -40,6 +41,7 @@ DELETE FROM orchestrator_webhooks WHERE id = @id;
 -- name: FeedWebhooks :one
 -- Turns the next events into deliveries, and moves the position, in one statement:
 -- each event reaches each webhook once, whatever happens. Reads events as Feed does.
+-- A reminder also reaches the webhooks that it names, whatever events they select.
 -- A position beyond all transactions comes from another database cluster; it is then
 -- reset to now.
 WITH place AS (
@@ -60,7 +62,11 @@ WITH place AS (
     FROM page e JOIN orchestrator_webhooks w
       ON w.enabled AND (NOT pg_visible_in_snapshot(e.tx, w.since) OR pg_snapshot_xmax(w.since) > pg_snapshot_xmax(pg_current_snapshot()))
      AND (w.events = '{}' OR EXISTS (SELECT FROM unnest(w.events) AS p (pattern)
-                                     WHERE e.event_type LIKE replace(replace(p.pattern, '_', '\_'), '*', '%')))
+                                     WHERE e.event_type LIKE replace(replace(p.pattern, '_', '\_'), '*', '%'))
+          OR w.name <> '' AND e.event_type IN ('approval.reminded', 'approval.escalated', 'intervention.reminded', 'intervention.escalated',
+                                               'input.reminded', 'input.escalated')
+             AND EXISTS (SELECT FROM orchestrator_events n
+                         WHERE n.run_id = e.run_id AND n.seq = e.seq AND n.payload -> 'to' @> to_jsonb('webhook:' || w.name)))
      AND (w.project = '' OR w.project = (SELECT r.project FROM orchestrator_runs r WHERE r.id = e.run_id))
     ORDER BY e.tx, e.id
     ON CONFLICT (webhook_id, event_id) DO NOTHING

@@ -84,7 +84,7 @@ func Save(ctx context.Context, st *store.Store, policy string, v contract.GateRe
 func saveParams(policy string, v contract.GateRecord) (p db.SaveGateVerdictParams, err error) {
 	p = db.SaveGateVerdictParams{
 		RunID: v.RunID, ExecutionID: v.ExecutionID, Stage: string(v.Stage), Step: rowconv.Text(v.Step), Author: v.Author, Subject: v.Subject,
-		FromTree: v.From, Tree: v.Tree, Policy: policy, Decision: string(v.Decision), Automerge: v.Automerge, EventType: string(v.Decision.Event()),
+		FromTree: v.From, Tree: v.Tree, Policy: policy, Decision: string(v.Decision), Automerge: v.Automerge, EventType: string(v.Decision.Event()), FilesTotal: int32(v.FilesTotal),
 	}
 	reasons, findings := redacted(v)
 	if p.Policies, err = rowconv.Encode(v.Policies); err != nil {
@@ -94,6 +94,14 @@ func saveParams(policy string, v contract.GateRecord) (p db.SaveGateVerdictParam
 		return p, err
 	}
 	if p.Findings, err = rowconv.Encode(findings); err != nil {
+		return p, err
+	}
+	files := make([]contract.GateFile, len(v.Files))
+	for i, f := range v.Files {
+		f.Path, f.From = rowconv.Text(telemetry.Redact(f.Path)), rowconv.Text(telemetry.Redact(f.From))
+		files[i] = f
+	}
+	if p.Files, err = rowconv.Encode(files); err != nil {
 		return p, err
 	}
 	p.Payload, err = rowconv.Encode(gateEvent{
@@ -178,13 +186,16 @@ func record(row db.GateVerdict) (contract.GateRecord, error) {
 	v := contract.GateRecord{
 		ID: row.ID, RunID: row.RunID, ExecutionID: row.ExecutionID, Stage: contract.GateStage(row.Stage), Step: row.Step, Author: row.Author,
 		Subject: row.Subject, From: row.FromTree, Tree: row.Tree, Decision: contract.GateDecision(row.Decision), Automerge: row.Automerge,
-		CreatedAt: row.CreatedAt,
+		CreatedAt: row.CreatedAt, Policy: row.Policy, FilesTotal: int(row.FilesTotal),
 	}
 	var err error
 	if v.Policies, err = rowconv.Decode[map[string]string](row.Policies); err != nil {
 		return v, err
 	}
 	if v.Reasons, err = rowconv.Decode[[]contract.GateReason](row.Reasons); err != nil {
+		return v, err
+	}
+	if v.Files, err = rowconv.Decode[[]contract.GateFile](row.Files); err != nil {
 		return v, err
 	}
 	v.Findings, err = rowconv.Decode[[]contract.GateFinding](row.Findings)

@@ -28,6 +28,8 @@ type Question struct {
 	Since          time.Time      `json:"since"`
 
 	Input *contract.PlannerQuestion `json:"input,omitempty"` // of a planner that asks; Reason is its text
+
+	Reminders []Reminder `json:"reminders,omitempty"` // of the question of one run
 }
 
 // Questions returns the open requests of runs to people, earliest deadline first, at most the given
@@ -38,6 +40,15 @@ func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Questio
 		params.RunID = &runID
 	}
 	rows, err := v.lists.Questions(ctx, params)
+	if err != nil {
+		return nil, dberr.Explain(err, "read the requests that a person must answer")
+	}
+	var asked reminders
+	if runID != 0 && len(rows) > 0 {
+		if asked, err = v.reminders(ctx, runID); err != nil {
+			return nil, err
+		}
+	}
 	return rowconv.Convert(rows, func(r db.QuestionsRow) Question {
 		q := Question{
 			RunID: r.ID, Project: r.Project, GoalTitle: r.GoalTitle, Phase: contract.Phase(r.Phase), Kind: r.WaitingFor,
@@ -45,8 +56,13 @@ func (v *Views) Questions(ctx context.Context, runID int64, most int) ([]Questio
 			Deadline: cmp.Or(r.HelpBy, r.ApproveBy), Since: r.Since,
 		}
 		q.Reason, q.Input = inputOf(q.Kind, r.Reason)
+		id := q.ApprovalID
+		if id == "" {
+			id = contract.InterventionID(r.ID, q.Intervention)
+		}
+		q.Reminders = asked.of(id, q.Deadline)
 		return q
-	}), dberr.Explain(err, "read the requests that a person must answer")
+	}), nil
 }
 
 // inputOf reads the question of a planner, which is the reason of an open request for input. Other
@@ -87,6 +103,8 @@ type Intervention struct {
 	ResolvedBy     string         `json:"resolved_by,omitempty"`
 	Answer         string         `json:"answer,omitempty"` // retry or give_up
 	Words          string         `json:"words,omitempty"`  // of the person who answered
+
+	Reminders []Reminder `json:"reminders,omitempty"` // in the details of a run
 }
 
 // Interventions returns all requests of a run to people except approvals, in order. Kind is not

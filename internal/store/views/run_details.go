@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,19 @@ type Approval struct {
 	CreatedAt time.Time  `json:"created_at"`
 	DecidedAt *time.Time `json:"decided_at"`
 
+	Subject  string `json:"subject,omitempty" doc:"digest of what exactly was asked about; for a plan, its id. Each subject of a run has its own entry"`
+	Approved string `json:"approved_subject,omitempty" doc:"what was approved; it differs from subject if the person edited the plan"`
+	// What the policy gate judged, if it asked.
+	VerdictID  int64                  `json:"verdict_id,omitempty"`
+	Policy     string                 `json:"policy,omitempty" doc:"digest of the policies, guards and settings that asked"`
+	Files      []contract.GateFile    `json:"files,omitempty" doc:"first changed files"`
+	FilesTotal int                    `json:"files_total,omitempty"`
+	Reasons    []contract.GateReason  `json:"reasons,omitempty" doc:"why the policies ask"`
+	Findings   []contract.GateFinding `json:"findings,omitempty"`
+
 	Input *contract.PlannerQuestion `json:"input,omitempty"` // the open question of a planner; Reason is its text, and afterwards the answer
+
+	Reminders []Reminder `json:"reminders,omitempty" doc:"reminders of it, sent and planned"`
 }
 
 // RunDetails is a run with all its data. It marshals to the JSON of the specification.
@@ -188,27 +201,74 @@ func (v *Views) people(ctx context.Context, id int64, d *RunDetails) error {
 	if d.SelfHealEvents, err = v.store.Heals(ctx, id); err != nil {
 		return err
 	}
-	approvals, err := v.q.Approvals(ctx, id)
+	asked, err := v.reminders(ctx, id)
 	if err != nil {
 		return err
 	}
-	d.Approvals = rowconv.Convert(approvals, func(a db.Approval) Approval {
-		reason, input := inputOf(a.Kind, a.Reason)
-		return Approval{
-			Input: input, ID: a.ID, Kind: a.Kind, Status: a.Status, By: a.DecidedBy, Reason: reason,
-			Deadline: a.Deadline, CreatedAt: a.CreatedAt, DecidedAt: a.DecidedAt,
-		}
-	})
+	if d.Approvals, err = v.approvals(ctx, id, asked); err != nil {
+		return err
+	}
 	interventions, err := v.q.ManualInterventions(ctx, id)
 	if err != nil {
 		return err
 	}
-	d.Interventions = rowconv.Convert(interventions, func(r db.ManualInterventionsRow) Intervention { return interventionOf(r.ManualIntervention, r.Kind) })
+	d.Interventions = rowconv.Convert(interventions, func(r db.ManualInterventionsRow) Intervention {
+		i := interventionOf(r.ManualIntervention, r.Kind)
+		i.Reminders = asked.of(contract.InterventionID(id, i.Number), i.Deadline)
+		return i
+	})
 	if d.Gate, err = verdicts.Of(ctx, v.store, id); err != nil {
 		return err
 	}
+	describeApprovals(d.Approvals, d.Gate)
 	d.ModelUsage, err = v.ModelUsage(ctx, id)
 	return err
+}
+
+// approvals reads the questions of a run that are stored as approvals.
+func (v *Views) approvals(ctx context.Context, id int64, asked reminders) ([]Approval, error) {
+	rows, err := v.q.Approvals(ctx, id)
+	return rowconv.Convert(rows, func(a db.Approval) Approval {
+		reason, input := inputOf(a.Kind, a.Reason)
+		return Approval{
+			Input: input, ID: a.ID, Kind: a.Kind, Status: a.Status, By: a.DecidedBy, Reason: reason,
+			Deadline: a.Deadline, CreatedAt: a.CreatedAt, DecidedAt: a.DecidedAt,
+			Subject: a.Subject, Approved: a.DecidedSubject, VerdictID: a.VerdictID, Reminders: asked.of(a.ID, a.Deadline),
+		}
+	}), dberr.Explain(err, "read the approvals of run %d", id)
+}
+
+// Approvals returns the approvals of a run's plans and releases, oldest first, with what exactly they are
+// about.
+func (v *Views) Approvals(ctx context.Context, id int64) ([]Approval, error) {
+	asked, err := v.reminders(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	all, err := v.approvals(ctx, id, asked)
+	if err != nil {
+		return nil, err
+	}
+	judged, err := verdicts.Of(ctx, v.store, id)
+	describeApprovals(all, judged)
+	return slices.DeleteFunc(all, func(a Approval) bool { return a.Kind == contract.AskInput }), err
+}
+
+// describeApprovals says what exactly the approvals that the policy gate demands are about.
+func describeApprovals(approvals []Approval, verdicts []contract.GateRecord) {
+	for i := range approvals {
+		a := &approvals[i]
+		for _, v := range verdicts {
+			if a.VerdictID != 0 && v.ID == a.VerdictID {
+				a.Policy, a.Files, a.FilesTotal, a.Findings = v.Policy, v.Files, v.FilesTotal, v.Findings
+				for _, r := range v.Reasons {
+					if r.Decision != contract.GateAllow {
+						a.Reasons = append(a.Reasons, r)
+					}
+				}
+			}
+		}
+	}
 }
 
 func allEvents(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error) {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -48,6 +49,8 @@ type State struct {
 	Transcript     *contract.SaveTranscriptResult          // of that deliberation; nil: not kept yet
 	SwitchedModels map[contract.Agent]contract.ModelChoice // models that people chose for the deliberation's members
 
+	Authors []string // the people who created the run, or steered or edited its change
+
 	Chosen bool // this attempt may be released, if it is one of several
 
 	Approved            map[string]Consent // approvals by kind
@@ -58,9 +61,22 @@ type State struct {
 // Consent is an approval, with its subject and the person who gave it.
 type Consent struct{ Subject, By string }
 
+// AddAuthor notes that a person created the run, or steered or edited its change. The unnamed are not
+// noted.
+func (s *State) AddAuthor(by string) {
+	if !contract.Nameless(by) && !s.Authored(by) {
+		s.Authors = append(s.Authors, strings.TrimSpace(by))
+	}
+}
+
+// Authored reports whether a person created the run, or steered or edited its change.
+func (s *State) Authored(by string) bool {
+	return slices.ContainsFunc(s.Authors, func(author string) bool { return contract.SamePerson(author, by) })
+}
+
 // New returns the state of a run that has not begun.
 func New(in contract.RunInput) State {
-	return State{
+	s := State{
 		Phase:      contract.PhasePlanner,
 		Status:     contract.StatusPending,
 		MaxRetries: in.Settings.MaxRetries,
@@ -74,6 +90,10 @@ func New(in contract.RunInput) State {
 		SwitchedModels: map[contract.Agent]contract.ModelChoice{},
 		Approved:       map[string]Consent{},
 	}
+	for _, by := range in.Settings.AuthorsBefore() {
+		s.AddAuthor(by)
+	}
+	return s
 }
 
 // follows is the lifecycle of a run: the statuses that may follow each status. Failed, cancelled,
