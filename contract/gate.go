@@ -28,6 +28,8 @@ type GateSettings struct {
 	Tests      string         `json:"tests,omitempty"`
 	LabelRules GateLabelRules `json:"label_rules"`
 	Labels     []string       `json:"labels,omitempty"` // of the run
+	// Review says how the change is reviewed before its release; nil: not at all.
+	Review *ReviewSettings `json:"review,omitempty"`
 }
 
 // GateLabelRules are the meanings of labels.

@@ -139,9 +139,10 @@ type ReviewInput struct {
 
 // ReviewResult is a review, as the workflow keeps it.
 type ReviewResult struct {
-	ID    int64 `json:"id"`
-	Major int   `json:"major,omitempty"` // that still count
-	Minor int   `json:"minor,omitempty"`
+	ID    int64    `json:"id"`
+	Major int      `json:"major,omitempty"` // that still count
+	Minor int      `json:"minor,omitempty"`
+	Open  []string `json:"open,omitempty"` // ids of the major ones
 	// Findings are the first major ones, with shortened texts.
 	Findings []ReviewFinding `json:"findings,omitempty"`
 	Model    string          `json:"model,omitempty"` // provider/model

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/rocketgpt/orchestrator/contract"
 )
 
 // fileHeader begins the diff of a file. No other line of a diff does: those of files begin with a
@@ -19,26 +17,45 @@ const fileHeader = "diff --git "
 const note = "[the rest of this file's diff is not shown: %d more bytes]\n"
 
 // Fit returns a diff that is at most most bytes long, except for the notes about what is missing. Small
-// files are whole; the large ones share what is left equally. cut are the numbers of the cut files, in
-// the order of the diff.
-func Fit(diff string, most int) (text string, cut []int) {
+// files are whole; the large ones share what is left equally. cut are the names of the cut files.
+func Fit(diff string, most int) (text string, cut []string) {
 	if len(diff) <= most {
 		return diff, nil
 	}
 	files := split(diff)
 	share := shares(files, most)
 	var b strings.Builder
-	for i, f := range files {
+	for _, f := range files {
 		if len(f) <= share {
 			b.WriteString(f)
 			continue
 		}
-		cut = append(cut, i)
+		cut = append(cut, nameOf(f))
 		kept := f[:strings.LastIndexByte(f[:share], '\n')+1]
 		b.WriteString(kept)
 		fmt.Fprintf(&b, note, len(f)-len(kept))
 	}
 	return b.String(), cut
+}
+
+// Names returns the names of the files of a diff.
+func Names(diff string) []string {
+	var out []string
+	for _, f := range split(diff) {
+		out = append(out, nameOf(f))
+	}
+	return out
+}
+
+// nameOf returns the name of the file of a diff, or both names if they differ.
+func nameOf(file string) string {
+	header, _, _ := strings.Cut(strings.TrimPrefix(file, fileHeader), "\n")
+	if half := len(header) / 2; len(header)%2 == 1 && header[half] == ' ' {
+		if old, is := strings.CutPrefix(header[:half], "a/"); is && header[half+1:] == "b/"+old {
+			return old
+		}
+	}
+	return header
 }
 
 // split divides a diff into those of its files.
@@ -138,14 +155,11 @@ func Answers(summary string) map[string]string {
 	return out
 }
 
-// Unanswered returns the ids of findings that a summary does not answer.
-func Unanswered(summary string, findings []contract.ReviewFinding) []string {
-	answers := Answers(summary)
-	var out []string
-	for _, f := range findings {
-		if answers[f.ID] == "" {
-			out = append(out, f.ID)
-		}
+// Unanswered returns those ids of findings that a summary does not answer.
+func Unanswered(summary string, ids []string) []string {
+	if len(ids) == 0 {
+		return nil
 	}
-	return out
+	answers := Answers(summary)
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return answers[id] != "" })
 }

@@ -188,12 +188,14 @@ func TestADiffThatIsTooLargeIsCutVisiblyInItsLargeFiles(t *testing.T) {
 
 	large := "diff --git a/z b/z\n@@ -0,0 +1,999 @@\n" + strings.Repeat("+long line\n", 999)
 	got, cut := review.Fit(large+twoFiles, 2000)
-	require.Equal(t, []int{0}, cut)
+	require.Equal(t, []string{"z"}, cut)
+	require.Equal(t, []string{"z", "a.go", "b.go"}, review.Names(large+twoFiles))
+	require.Equal(t, []string{"a/x b/y z"}, review.Names("diff --git a/x b/y z\nrename from x\n"))
 	require.True(t, strings.HasSuffix(got, twoFiles), "small files are whole")
 	require.Contains(t, got, "[the rest of this file's diff is not shown:")
 	require.Less(t, len(got), 2200)
 	_, cut = review.Fit(strings.Repeat(large, 3), 10)
-	require.Equal(t, []int{0, 1, 2}, cut)
+	require.Equal(t, []string{"z", "z", "z"}, cut)
 }
 
 func TestAnswersAreReadFromTheLinesOfASummary(t *testing.T) {
@@ -201,8 +203,8 @@ func TestAnswersAreReadFromTheLinesOfASummary(t *testing.T) {
 	summary := "Done.\n\nR1: fixed: X is 2\n- **R2**: not fixed, because\nR3 is next\nR1: again\n* R4 - fixed.\nsee R5: no"
 	got := review.Answers(summary)
 	require.Equal(t, map[string]string{"R1": "fixed: X is 2", "R2": "not fixed, because", "R4": "fixed."}, got)
-	all := []contract.ReviewFinding{{ID: "R1"}, {ID: "R3"}, {ID: "R5"}}
-	require.Equal(t, []string{"R3", "R5"}, review.Unanswered(summary, all))
+	require.Equal(t, []string{"R3", "R5"}, review.Unanswered(summary, []string{"R1", "R3", "R5"}))
+	require.Empty(t, review.Unanswered("", nil))
 }
 
 func FuzzParse(f *testing.F) {
