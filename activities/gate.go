@@ -92,6 +92,7 @@ type gateCase struct {
 	said       change.Plan
 	author     change.Role
 	key        verdicts.Key
+	review     *gate.Review // of the change; nil: none is made
 }
 
 // authors are the authors of the changes of the stages.
@@ -110,6 +111,9 @@ func (a *Activities) gateCase(ctx context.Context, run store.Run, in contract.Ga
 		return nil, err
 	}
 	if j.said, err = j.plan(ctx); err != nil {
+		return nil, err
+	}
+	if err := j.reviewOf(ctx); err != nil {
 		return nil, err
 	}
 	subject, err := j.subject()
@@ -165,7 +169,8 @@ func (j *gateCase) subject() (string, error) {
 		Labels []string
 		Plan   change.Plan
 		Model  string
-	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Settings.Gate.Labels, j.said, j.model()})
+		Review *gate.Review `json:",omitempty"`
+	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Settings.Gate.Labels, j.said, j.model(), j.review})
 	if err != nil {
 		return "", fmt.Errorf("encode what is judged: %w", err)
 	}
@@ -173,19 +178,25 @@ func (j *gateCase) subject() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// decide reads the change and judges it.
-func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, error) {
+// judge reads the change and judges it, without storing anything.
+func (j *gateCase) judge(ctx context.Context) (policy.Verdict, []change.Finding, error) {
 	c, err := j.change(ctx)
 	if err != nil {
-		return contract.GateRecord{}, err
+		return policy.Verdict{}, nil, err
 	}
 	settings := j.run.Settings
-	verdict, found, err := j.gate.Decide(ctx, c, gate.Facts{
+	return j.gate.Decide(ctx, c, gate.Facts{
 		Stage: policy.Stage(j.in.Stage), Base: gate.Tree(j.activities.Workspaces, settings.Repo.Workspace().Of(j.in.To)),
 		Run: policy.Run{
 			ID: j.run.ID, Project: telemetry.Redact(settings.Repo.URL), Pushes: contract.Pushes(settings.Repo, settings.Release), Model: j.model(),
 		},
+		Review: j.review,
 	})
+}
+
+// decide judges the change.
+func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, error) {
+	verdict, found, err := j.judge(ctx)
 	if err != nil {
 		return contract.GateRecord{}, err
 	}
