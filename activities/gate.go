@@ -104,6 +104,7 @@ type gateCase struct {
 	said       change.Plan
 	author     change.Role
 	key        verdicts.Key
+	review     *gate.Review // of the change; nil: none is made
 }
 
 // authors are the authors of the changes of the stages.
@@ -122,6 +123,9 @@ func (a *Activities) gateCase(ctx context.Context, run store.Run, in contract.Ga
 		return nil, err
 	}
 	if j.said, err = j.plan(ctx); err != nil {
+		return nil, err
+	}
+	if err := j.reviewOf(ctx); err != nil {
 		return nil, err
 	}
 	subject, err := j.subject()
@@ -177,7 +181,8 @@ func (j *gateCase) subject() (string, error) {
 		Labels []string
 		Plan   change.Plan
 		Model  string
-	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Settings.Gate.Labels, j.said, j.model()})
+		Review *gate.Review `json:",omitempty"`
+	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Settings.Gate.Labels, j.said, j.model(), j.review})
 	if err != nil {
 		return "", fmt.Errorf("encode what is judged: %w", err)
 	}
@@ -185,11 +190,11 @@ func (j *gateCase) subject() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// decide reads the change and judges it.
-func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, verdicts.Basis, error) {
+// judge reads the change and judges it, without storing anything.
+func (j *gateCase) judge(ctx context.Context) (gate.Judgement, change.Change, error) {
 	c, err := j.change(ctx)
 	if err != nil {
-		return contract.GateRecord{}, verdicts.Basis{}, err
+		return gate.Judgement{}, c, err
 	}
 	settings := j.run.Settings
 	judged, err := j.gate.Decide(ctx, c, gate.Facts{
@@ -197,7 +202,14 @@ func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, verdicts.Ba
 		Run: policy.Run{
 			ID: j.run.ID, Project: telemetry.Redact(settings.Repo.URL), Pushes: contract.Pushes(settings.Repo, settings.Release), Model: j.model(),
 		},
+		Review: j.review,
 	})
+	return judged, c, err
+}
+
+// decide judges the change.
+func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, verdicts.Basis, error) {
+	judged, c, err := j.judge(ctx)
 	if err != nil {
 		return contract.GateRecord{}, verdicts.Basis{}, err
 	}

@@ -19,9 +19,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/admission"
 	"github.com/rocketgpt/orchestrator/internal/budget"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate/review"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelcall"
 	"github.com/rocketgpt/orchestrator/internal/route"
+	"github.com/rocketgpt/orchestrator/internal/runs/followup"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -62,6 +64,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 		out.Bad = "it called no tool"
 	}
 	if out.Finish {
+		out.Unanswered = review.Unanswered(followup.FinishedWith(model.Message{ToolCalls: answer.ToolCalls}), in.Answer)
 		if out.Unread, err = a.hasMessages(ctx, in.Execution); err != nil {
 			return contract.ThinkResult{}, err
 		}

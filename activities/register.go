@@ -87,6 +87,7 @@ func Roles() []Role {
 			register(r, contract.ActivityIntegrate, a.Integrate)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 			register(r, contract.ActivityGate, a.JudgeChange)
+			register(r, contract.ActivityReviewDue, a.ReviewDue)
 			register(r, contract.ActivityPipelineRecord, a.PipelineRecord)
 			register(r, contract.ActivityCreatePipeline, a.CreatePipeline)
 			register(r, contract.ActivityClosePipeline, a.ClosePipeline)
@@ -105,6 +106,7 @@ func Roles() []Role {
 			register(r, contract.ActivityOpenMember, a.OpenMember)
 			register(r, contract.ActivityThink, a.Think)
 			register(r, contract.ActivityAttemptsJudge, a.JudgeAttempts)
+			register(r, contract.ActivityReview, a.Review)
 		}},
 		{"builder", contract.QueueBuilder, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityRecord, a.Record)
@@ -122,6 +124,7 @@ func Roles() []Role {
 			register(r, contract.ActivityProposal, a.Proposal)
 			register(r, contract.ActivityJudgeSetup, a.JudgeSetup)
 			register(r, contract.ActivityGate, a.JudgeChange)
+			register(r, contract.ActivityReviewDue, a.ReviewDue)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 			register(r, contract.ActivityVerify, a.Verify)
 		}},

@@ -39,8 +39,8 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 	if err := a.readTraits(ctx, in, &out.Model); err != nil {
 		return out, err
 	}
-	if in.Check != 0 {
-		return out, nil // it was examined on arrival; the last tests passed
+	if testsPassed(in) {
+		return out, nil
 	}
 	if in.Failure.Code == contract.CodeInvalidOutput && in.Execution.Step != "" {
 		return out, a.readRefusal(ctx, in.Execution.ID, &out)
@@ -81,6 +81,12 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 		break // the first failed check is the cause of the later ones
 	}
 	return out, nil
+}
+
+// testsPassed reports whether the last tests passed, so that their logs do not explain the failure: a
+// message about the branch, which was examined on arrival, or a review reported it.
+func testsPassed(in contract.DiagnoseInput) bool {
+	return in.Check != 0 || in.Failure.Code == contract.CodeReview
 }
 
 // readTraits finds out which settings of a failed execution's model can change its next response.
@@ -197,6 +203,10 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 			return prompt.Prompt{}, err
 		}
 	}
+	findings, err := a.findingsToAnswer(ctx, runID, task.Review)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	heals, err := a.Store.Heals(ctx, runID)
 	if err != nil {
 		return prompt.Prompt{}, err
@@ -236,7 +246,7 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 		EarlierWork: before, GoalPictures: namesOf(run.Settings.Pictures),
 		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
 		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
-		Evidence: evidence, Earlier: earlier[max(0, len(earlier)-2):],
+		Evidence: evidence, Review: prompt.ReviewFindings(findings), Earlier: earlier[max(0, len(earlier)-2):],
 		Generation: generation, Handoff: handoff, Project: project, Repository: view.prompt(),
 		Summaries: work.summaries, Diff: work.diff, Logs: logs,
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -43,6 +44,8 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 	switch {
 	case in.Undone && call.Name == tool.Finish:
 		result = tool.Result{Text: unfinished}
+	case len(in.Unanswered) > 0 && call.Name == tool.Finish:
+		result = tool.Result{Text: fmt.Sprintf(unanswered, strings.Join(in.Unanswered, ", "))}
 	case len(in.Failed) > 0 && call.Name == tool.Finish:
 		result, err = a.refuseToFinish(ctx, in)
 	default:

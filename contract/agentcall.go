@@ -134,6 +134,8 @@ type LoopState struct {
 	Refused     int    `json:"refused,omitempty"`
 	RefusedTree string `json:"refused_tree,omitempty"`
 	HeldTree    string `json:"held_tree,omitempty"` // the files with which it wanted to finish beside a failed call
+	// Reminded says that the agent has been asked once for the answers that it left out.
+	Reminded bool `json:"reminded,omitempty"`
 
 	Planned bool `json:"planned,omitempty"` // the plan contains the first turn, which needs no model call
 }
@@ -210,6 +212,7 @@ type ThinkInput struct {
 	Fallbacks []ModelChoice `json:"fallbacks,omitempty"` // models to use while Model is out, in order
 	Tools     *TurnTools    `json:"tools,omitempty"`     // nil: its tool calls are left to the workflow
 	Planned   bool          `json:"planned,omitempty"`   // the plan contains this turn: no model is asked
+	Answer    []string      `json:"answer,omitempty"`    // ids of a review's findings that a summary must answer
 }
 
 // TurnTools is the input for the short tool calls of a turn, which its model call's activity carries
@@ -258,17 +261,19 @@ func (b Brief) Moves(e ExecutionRef, r ThinkResult) Moves {
 
 // ThinkResult is the model's next action, without its texts.
 type ThinkResult struct {
-	Calls     []ToolCallRef `json:"calls,omitempty"`
-	Finish    bool          `json:"finish"`            // the model reports that it is done
-	Summary   string        `json:"summary,omitempty"` // of finish, shortened
-	Blocked   string        `json:"blocked,omitempty"` // of finish, shortened: why the work cannot continue
-	Unread    bool          `json:"unread,omitempty"`  // with Finish: people wrote meanwhile; it finishes only if it has no further turn
-	Bad       string        `json:"bad,omitempty"`     // why the response could not be used; shown to the model
-	Usage     Usage         `json:"usage"`
-	Moves     []Move        `json:"moves,omitempty"` // of a member of a deliberation
-	Code      Code          `json:"code,omitempty"`  // of Bad, for a member of a deliberation
-	MovesSent bool          `json:"told,omitempty"`  // the moves were sent to the deliberation and are omitted here
-	Done      []DoneCall    `json:"done,omitempty"`  // the tool calls that are already carried out, in their order
+	Calls   []ToolCallRef `json:"calls,omitempty"`
+	Finish  bool          `json:"finish"`            // the model reports that it is done
+	Summary string        `json:"summary,omitempty"` // of finish, shortened
+	Blocked string        `json:"blocked,omitempty"` // of finish, shortened: why the work cannot continue
+	// Unanswered are the findings of ThinkInput.Answer that the summary does not answer.
+	Unanswered []string   `json:"unanswered,omitempty"`
+	Unread     bool       `json:"unread,omitempty"` // with Finish: people wrote meanwhile; it finishes only if it has no further turn
+	Bad        string     `json:"bad,omitempty"`    // why the response could not be used; shown to the model
+	Usage      Usage      `json:"usage"`
+	Moves      []Move     `json:"moves,omitempty"` // of a member of a deliberation
+	Code       Code       `json:"code,omitempty"`  // of Bad, for a member of a deliberation
+	MovesSent  bool       `json:"told,omitempty"`  // the moves were sent to the deliberation and are omitted here
+	Done       []DoneCall `json:"done,omitempty"`  // the tool calls that are already carried out, in their order
 }
 
 // DoneCall is a tool call that the activity of its model call has carried out.
@@ -308,9 +313,11 @@ type ToolInput struct {
 	From      Workspace    `json:"from,omitzero"` // where the agent began, slim
 	// Failed are the checks of the execution that failed, for a call to finish: it is refused, and
 	// they are its result.
-	Failed  []string      `json:"failed,omitempty"`
-	Undone  bool          `json:"undone,omitempty"` // another call of the turn failed, so a call to finish is refused
-	Timeout time.Duration `json:"timeout"`
+	Failed []string `json:"failed,omitempty"`
+	Undone bool     `json:"undone,omitempty"` // another call of the turn failed, so a call to finish is refused
+	// Unanswered are the ids of findings that a call to finish does not answer, so it is refused.
+	Unanswered []string      `json:"unanswered,omitempty"`
+	Timeout    time.Duration `json:"timeout"`
 }
 
 // ToolOutcome is the outcome of a tool call. Its output for the model is stored in the transcript.

@@ -34,6 +34,8 @@ type GateSettings struct {
 	Labels     []string       `json:"labels,omitempty"` // of the run
 	// Approver restricts the approvers of releases: ApproverNotAuthor; empty: anyone with a name.
 	Approver string `json:"approver,omitempty"`
+	// Review says how the change is reviewed before its release; nil: not at all.
+	Review *ReviewSettings `json:"review,omitempty"`
 }
 
 // GateLabelRules are the meanings of labels.
@@ -94,12 +96,12 @@ type GateReason struct {
 	// Source is who gave it: the name of a bundle of policies, or gate.
 	Source string `json:"source,omitempty"`
 	// Waived says that the operator's policies waived the finding.
-	Waived bool `json:"waived,omitempty"`
-	Guard    string       `json:"guard,omitempty"`
-	Rule     string       `json:"rule,omitempty"`
-	Path     string       `json:"path,omitempty"`
-	Line     int          `json:"line,omitempty"`
-	Text     string       `json:"text"` // what is wrong, and what to do
+	Waived bool   `json:"waived,omitempty"`
+	Guard  string `json:"guard,omitempty"`
+	Rule   string `json:"rule,omitempty"`
+	Path   string `json:"path,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Text   string `json:"text"` // what is wrong, and what to do
 	// Approver restricts its approvers: ApproverNotAuthor; empty: anyone with a name.
 	Approver string `json:"approver,omitempty"`
 }

@@ -47,6 +47,7 @@ type HealInput struct {
 	Compacted  int      `json:"compacted,omitempty"` // number of times that its context was already halved
 	Avoid      []string `json:"avoid,omitempty"`     // workers whose machines failed in this run
 	Check      int64    `json:"check,omitempty"`     // the message about the branch that reported the failure, if any
+	Review     []string `json:"review,omitempty"`    // ids of a review's findings that the repair must answer
 }
 
 // Directive is the result of a heal: the next action of the run.
@@ -187,6 +188,8 @@ type HealTask struct {
 	Failure   Failure      `json:"failure"`
 	RootCause string       `json:"root_cause"`
 	Check     int64        `json:"check,omitempty"` // the message about the branch that reported the failure, if any
+	// Review are the ids of a review's findings, each of which the agent must answer when it finishes.
+	Review []string `json:"review,omitempty"`
 }
 
 // DiagnoseInput is the input for finding the cause of a failure.

@@ -286,6 +286,7 @@ func (a *app) printDetails(d views.RunDetails) {
 			fmt.Fprintf(a.out, "%s %s %s %s\n", f.Severity, f.Category, terminal.Clean(f.Location), terminal.Clean(f.Message))
 		}
 	}
+	printReviews(a.out, d.Reviews)
 	printGate(a.out, d.Gate)
 	for _, h := range d.SelfHealEvents {
 		fmt.Fprintf(a.out, "heal %d  %s  %s %s  %s: %s\n", h.Number, h.ErrorType, h.Phase, terminal.Clean(h.Step), h.HealAction, h.Status)

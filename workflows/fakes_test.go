@@ -64,6 +64,10 @@ type runFixture struct {
 	onPlan      func(contract.PlanInput) contract.PlanResult  // may ask for another turn
 	gate        func(contract.GateInput) contract.GateVerdict // of runs with a gate
 	judged      []contract.GateInput
+	due         func(contract.GateInput) contract.ReviewDue // of runs with reviews
+	review      func(contract.ReviewInput) (contract.ReviewResult, *fault.Error)
+	reviews     []contract.ReviewInput
+	unanswered  [][]string // of calls to finish that were refused
 }
 
 func newRunFixture(t *testing.T) *runFixture {
@@ -218,6 +222,28 @@ func (w *runFixture) registerTestAndRelease() {
 		w.mu.Unlock()
 		return w.gate(in), w.failing(contract.ActivityGate)
 	})
+	w.register(contract.ActivityReviewDue, func(_ context.Context, in contract.ReviewDueInput) (contract.ReviewDue, error) {
+		if in.Gate.LocalOnly {
+			return contract.ReviewDue{Cold: true}, nil
+		}
+		if w.due == nil {
+			return contract.ReviewDue{Due: true}, w.failing(contract.ActivityReviewDue)
+		}
+		return w.due(in.Gate), w.failing(contract.ActivityReviewDue)
+	})
+	w.register(contract.ActivityReview, func(_ context.Context, in contract.ReviewInput) (contract.ReviewResult, error) {
+		if in.Failure != nil {
+			return contract.ReviewResult{Failed: in.Failure.Message}, nil
+		}
+		w.mu.Lock()
+		w.reviews = append(w.reviews, in)
+		w.mu.Unlock()
+		out, failed := w.review(in)
+		if failed != nil {
+			return out, fault.ToTemporal(failed, fault.RetryOf(failed.Class).Attempts)
+		}
+		return out, nil
+	})
 	w.register(contract.ActivityTakeCheck, w.takeCheck)
 	w.register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
 }
@@ -367,6 +393,9 @@ func (w *runFixture) tool(_ context.Context, in contract.ToolInput) (contract.To
 		w.finished = append(w.finished, in.Failed)
 		if in.Undone {
 			w.held++
+		}
+		if len(in.Unanswered) > 0 {
+			w.unanswered = append(w.unanswered, in.Unanswered)
 		}
 		return contract.ToolOutcome{Workspace: in.Workspace, OK: len(in.Failed) == 0 && !in.Undone, Fingerprint: fmt.Sprint(in.Execution.Step, in.Turn, in.Index)}, nil
 	}

@@ -60,6 +60,7 @@ func Default() *Config {
 			Labels: GateLabels{
 				Allowed: []string{}, Automerge: []string{"automerge"}, Blocked: []string{"blocked", "do-not-merge"}, Review: []string{"needs-review"},
 			},
+			Review: "off", ReviewRounds: 1, ReviewDiff: 192 * KiB, ReviewTimeout: 5 * time.Minute,
 		},
 		Artifacts: Artifacts{MaxFile: 512 * MiB, MaxCheckFiles: 200, MaxCheckSize: GiB, MaxRunFiles: 5000, MaxRunSize: 8 * GiB},
 		Brain: Brain{

@@ -20,7 +20,7 @@ type Execution struct {
 	Step           StepLimits             `yaml:"step" repo:"limit" doc:"Limits on a step's agent. 0: no limit."`
 	Agent          AgentLimits            `yaml:"agent" doc:"Error limits for a run's agents. An agent that exceeds one is revoked, and another continues from a written handoff. The deliberation section has its own limits."`
 	Run            RunLimits              `yaml:"run" repo:"limit" doc:"Limits on a whole run. 0: no limit."`
-	Agents         map[string]AgentBudget `yaml:"agents" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma indexer judge,endkeys" doc:"Limits on the model calls of single agents within a run, by agent as in models.phases. indexer: calls for embeddings, which no run makes yet. judge: the call that chooses among attempts." example:"{builder: {tokens: 2000000, cost_usd: 10}}"`
+	Agents         map[string]AgentBudget `yaml:"agents" validate:"dive,keys,oneof=planner builder tester releaser analyzer repair alpha beta gamma indexer judge reviewer,endkeys" doc:"Limits on the model calls of single agents within a run, by agent as in models.phases. indexer: calls for embeddings, which no run makes yet. judge: the call that chooses among attempts. reviewer: the calls that review the change before its release (gate.review)." example:"{builder: {tokens: 2000000, cost_usd: 10}}"`
 	Attempts       Attempts               `yaml:"attempts" doc:"Several independent attempts at the same goal, of which the best one is released."`
 	Sandbox        Sandbox                `yaml:"sandbox" doc:"Isolation and limits for commands that agents run or that repositories define."`
 	Approval       Approval               `yaml:"approval" doc:"Human approvals."`

@@ -20,6 +20,12 @@ type Gate struct {
 	Limits     GateLimits    `yaml:"limits" repo:"cap" doc:"Limits of a change. What follows from a change that exceeds one is decided by the policies."`
 	Approver   string        `yaml:"approver" repo:"tighten" validate:"oneof=not_author anyone" doc:"Approvers of a release. anyone: every named person. not_author: only a named person who neither created the run nor steered or edited its change. Policies can demand the latter for single reasons."`
 	Labels     GateLabels    `yaml:"labels" doc:"Meanings of labels of runs."`
+
+	Review        string        `yaml:"review" repo:"tighten" validate:"oneof=on policy off" doc:"Whether a model that has not made it reviews the whole change of a run before its release. policy: if a policy asks for it (the built-in strict one does). on: always. off: never."`
+	ReviewModel   string        `yaml:"review_model" validate:"max=300" doc:"Model that reviews, as provider/model. Empty: the first of models.fallback and of the agents' models that has not made the change. If all of them have, the author's model reviews with a fresh context, and the result says so." example:"anthropic/claude-sonnet-5"`
+	ReviewRounds  int           `yaml:"review_rounds" validate:"min=0,max=5" doc:"How often major findings of a review go back to an agent of the run, which fixes them or says why not. Then the change is checked and reviewed again. 0: they are only judged."`
+	ReviewDiff    Size          `yaml:"review_diff" validate:"min=1024,max=8388608" doc:"Maximum size of the diff that the reviewer sees. The diffs of large files are cut, which the result says."`
+	ReviewTimeout time.Duration `yaml:"review_timeout" validate:"min=1s,max=1h" doc:"Maximum duration of one call of the reviewer's model, unless its provider has a timeout of its own."`
 }
 
 // The values of Gate.Approver.

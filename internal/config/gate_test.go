@@ -16,6 +16,7 @@ func TestARepositoryMayMakeTheGateOnlyStricter(t *testing.T) {
 	base.Gate.Limits.Lines = 0
 	for _, text := range []string{
 		"gate: {policy: strict}", "gate: {limits: {files: 10, lines: 100}}", "gate: {allowed: [\"src/**\"]}",
+		"gate: {review: policy}", "gate: {review: on}",
 		"gate: {labels: {blocked: [blocked, do-not-merge, frozen], automerge: [], review: [needs-review, x], allowed: [docs]}}",
 	} {
 		_, err := config.LoadRepository(base, []byte(text), "rgpt.yaml")
@@ -26,6 +27,8 @@ func TestARepositoryMayMakeTheGateOnlyStricter(t *testing.T) {
 		"gate: {policies: /tmp}":                            "the gate protects the operator",
 		"gate: {timeout: 1m}":                               "the gate protects the operator",
 		"gate: {limits: {files: 1000}}":                     "not raise",
+		"gate: {review_model: a/b}":                         "the gate protects the operator",
+		"gate: {review_rounds: 0}":                          "the gate protects the operator",
 		"gate: {limits: {deletions: 0}}":                    "0 means no limit",
 		"gate: {allowed: [\"**\"]}":                         "not in the operator's list: **",
 		"gate: {allowed: []}":                               "not allow everything",
@@ -61,5 +64,15 @@ func TestAReminderHasOneTimeAndKnownReceivers(t *testing.T) {
 	} {
 		_, err := load(text)
 		require.ErrorContains(t, err, says, text)
+	}
+}
+
+func TestARepositoryCannotTurnAReviewOff(t *testing.T) {
+	t.Parallel()
+	base := config.Default()
+	base.Gate.Review = "on"
+	for _, value := range []string{"policy", "off"} {
+		_, err := config.LoadRepository(base, []byte("gate: {review: "+value+"}"), "rgpt.yaml")
+		require.ErrorContains(t, err, "less strict", value)
 	}
 }

@@ -305,7 +305,7 @@ var ofLimits = []string{"lower", "limit", "timeout"}
 
 // strictness lists the values of settings that a repository may tighten, strictest first. Any other
 // value is rejected during validation.
-var strictness = []string{"enforce", "on", "ask", "report", "warn", "continue", "off", "strict", "default", "permissive", GateOff, ApproverNotAuthor, ApproverAnyone}
+var strictness = []string{"enforce", "on", "policy", "ask", "report", "warn", "continue", "off", "strict", "default", "permissive", GateOff, ApproverNotAuthor, ApproverAnyone}
 
 func number(v any) int64 {
 	r := reflect.ValueOf(v)

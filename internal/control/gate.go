@@ -39,6 +39,13 @@ func (r *Runs) gateSettings(ctx context.Context, cfg *config.Config) (*contract.
 	if s == nil {
 		return nil, nil
 	}
+	if name := cfg.Gate.ReviewModel; s.Review != nil && name != "" {
+		m, err := Model(cfg, name)
+		if err != nil {
+			return nil, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "gate.review_model: %s", fault.Of(err).Message)
+		}
+		s.Review.Model = &m
+	}
 	digest, files, err := gate.OperatorPolicies(ctx, cfg)
 	if err != nil || digest == "" {
 		return s, err
@@ -48,7 +55,7 @@ func (r *Runs) gateSettings(ctx context.Context, cfg *config.Config) (*contract.
 }
 
 // gateOfFork returns the settings of the policy gate for a fork: the operator's current ones, with the
-// built-in policy of the forked run if that is stricter.
+// built-in policy of the forked run if that is stricter, and reviewed if the forked run is.
 func (r *Runs) gateOfFork(ctx context.Context, old *contract.GateSettings) (*contract.GateSettings, error) {
 	r, err := r.current()
 	if err != nil {
@@ -61,6 +68,9 @@ func (r *Runs) gateOfFork(ctx context.Context, old *contract.GateSettings) (*con
 	strictness := policy.Names() // default, strict, permissive
 	if old.Policy == policy.Strict || slices.Contains(strictness, old.Policy) && s.Policy == policy.Permissive {
 		s.Policy = old.Policy
+	}
+	if modes := contract.ReviewModes(); old.Review != nil && (s.Review == nil || slices.Index(modes, old.Review.Mode) < slices.Index(modes, s.Review.Mode)) {
+		s.Review = old.Review
 	}
 	return s, nil
 }

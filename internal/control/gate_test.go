@@ -54,3 +54,41 @@ func TestNewRunsAreJudgedByTheSettingsThatAreInForceNow(t *testing.T) {
 	_, err = r.Create(t.Context(), Creation{Goal: "Add a page", Repo: "/repo"})
 	require.ErrorContains(t, err, "rgpt.yaml:3", "a broken file creates no runs")
 }
+
+func TestAForkIsReviewedIfTheForkedRunIs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ operator, old, want string }{
+		"of a reviewed run":        {contract.ReviewOff, contract.ReviewOn, contract.ReviewOn},
+		"of a run without":         {contract.ReviewPolicy, "", contract.ReviewPolicy},
+		"now reviewed in any case": {contract.ReviewOn, contract.ReviewPolicy, contract.ReviewOn},
+		"neither":                  {contract.ReviewOff, "", ""},
+	} {
+		r := &Runs{Config: config.Default()}
+		r.Config.Gate.Review = c.operator
+		old := &contract.GateSettings{Policy: "default"}
+		if c.old != "" {
+			old.Review = &contract.ReviewSettings{Mode: c.old, Rounds: 3}
+		}
+		got, err := r.gateOfFork(t.Context(), old)
+		require.NoError(t, err)
+		if c.want == "" {
+			require.Nil(t, got.Review, name)
+			continue
+		}
+		require.Equal(t, c.want, got.Review.Mode, name)
+	}
+}
+
+func TestTheReviewersModelIsThatOfTheSetting(t *testing.T) {
+	t.Parallel()
+	r := &Runs{Config: config.Default()}
+	cfg := r.Config
+	cfg.Gate.Review, cfg.Gate.ReviewModel = contract.ReviewOn, "other/judge"
+	_, err := r.gateSettings(t.Context(), cfg)
+	require.ErrorContains(t, err, "gate.review_model")
+	cfg.Models.Providers = map[string]config.Provider{"other": {}}
+	got, err := r.gateSettings(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Equal(t, contract.ModelChoice{Provider: "other", Model: "judge"}, *got.Review.Model)
+	require.Equal(t, []int{1, 192 << 10}, []int{got.Review.Rounds, got.Review.DiffBytes})
+}

@@ -51,6 +51,7 @@ var healsByCode = map[contract.Code][]contract.HealAction{
 	contract.CodeStepBudget:    {contract.HealRefineStep, contract.HealRefinePlan},
 	contract.CodeTooLarge:      {contract.HealRefineStep, contract.HealRefinePlan},
 	contract.CodeDenied:        {contract.HealPolicyCorrection},
+	contract.CodeReview:        {contract.HealRepair},
 	// Only a person may decide.
 	contract.CodeIntegrity:      {},
 	contract.CodeUnauthorized:   {},
@@ -109,6 +110,7 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeStepBudget:      "state in the reason how to split the step or what to omit, then retry; for a larger budget (execution.step), start a new run",
 	contract.CodeTooLarge:        "state in the reason how to make the change smaller, then retry",
 	contract.CodeDenied:          "state in the reason how to reach the goal without what the policy denies, then retry; or adapt the policy (gate.policies) and start a new run",
+	contract.CodeReview:          "read the findings of the review and state in the reason which ones to fix and how, then retry",
 	contract.CodeRepository:      "check that the repository and its base commit exist where the run expects them, then retry",
 }
 

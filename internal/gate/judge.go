@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/gate/change"
 	"github.com/rocketgpt/orchestrator/internal/gate/policy"
+	"github.com/rocketgpt/orchestrator/internal/gate/review"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -101,6 +102,21 @@ type Facts struct {
 	// change's own base. It is required at the stages step and repair, where the change's base may
 	// contain earlier changes of the run.
 	Base change.Tree
+	// Review is what is known about a review of the change; nil: none is made here.
+	Review *Review
+}
+
+// Review is what is known about a review of a change.
+type Review struct {
+	policy.Review
+	// Findings are what the review adds.
+	Findings []change.Finding
+}
+
+// missing reports whether a review is required that has not been tried. A change that is denied needs
+// none.
+func (r *Review) missing(v policy.Verdict) bool {
+	return r != nil && !r.Made && !r.Failed && v.Decision != policy.Deny && (r.Mode == contract.ReviewOn || v.Review)
 }
 
 // Judge runs the guards on a change and evaluates the policies on what they found. The change's
@@ -134,19 +150,35 @@ func (g *Gate) Decide(ctx context.Context, c change.Change, f Facts) (Judgement,
 	if err != nil {
 		return Judgement{}, err
 	}
-	in := policy.NewInput(f.Stage, c, found)
-	in.Run, in.Approvals, in.Rules.Labels = f.Run, f.Approvals, g.labels
+	if f.Review != nil {
+		found = append(found, f.Review.Findings...)
+	}
 	var own policy.RepositoryPolicies
 	if base != nil {
 		if own, err = policy.ReadRepository(ctx, base); err != nil {
 			return Judgement{}, err
 		}
 	}
-	v, err := g.engine.Judge(ctx, in, own)
+	v, in, err := g.evaluate(ctx, c, found, f, own)
+	if err == nil && f.Review.missing(v) {
+		found = append(found, review.Missing())
+		v, in, err = g.evaluate(ctx, c, found, f, own)
+	}
 	if err != nil {
 		return Judgement{}, fmt.Errorf("judge a change: %w", err)
 	}
 	return Judgement{Verdict: v, Findings: found, Input: in, Repository: own}, nil
+}
+
+// evaluate evaluates the policies on what was found in a change.
+func (g *Gate) evaluate(ctx context.Context, c change.Change, found []change.Finding, f Facts, own policy.RepositoryPolicies) (policy.Verdict, policy.Input, error) {
+	in := policy.NewInput(f.Stage, c, found)
+	in.Run, in.Approvals, in.Rules.Labels = f.Run, f.Approvals, g.labels
+	if f.Review != nil {
+		in.Review = f.Review.Review
+	}
+	v, err := g.engine.Judge(ctx, in, own)
+	return v, in, err
 }
 
 // findings runs the guards on a change, and those that look for what must not be published on its

@@ -19,7 +19,7 @@ import (
 const judgement = 1
 
 // Settings returns the settings of the gate that a run keeps, without the digest of the operator's
-// policies.
+// policies and the reviewer's model.
 func Settings(cfg *config.Config) *contract.GateSettings {
 	if cfg.Gate.Policy == config.GateOff {
 		return nil
@@ -30,12 +30,20 @@ func Settings(cfg *config.Config) *contract.GateSettings {
 		approver = ""
 	}
 	return &contract.GateSettings{
-		Approver: approver, Policy: g.Policy, Tests: cfg.Verification.PinnedTests,
+		Approver: approver, Review: reviewSettings(g), Policy: g.Policy, Tests: cfg.Verification.PinnedTests,
 		Limits: contract.GateLimits{
 			Files: l.Files, Deletions: l.Deletions, Lines: l.Lines, FileBytes: l.FileBytes.Int64(), Bytes: l.Bytes.Int64(), Allowed: g.Allowed,
 		},
 		LabelRules: contract.GateLabelRules{Allowed: g.Labels.Allowed, Automerge: g.Labels.Automerge, Blocked: g.Labels.Blocked, Review: g.Labels.Review},
 	}
+}
+
+// reviewSettings returns the settings of reviews, without the model; nil: there are none.
+func reviewSettings(g config.Gate) *contract.ReviewSettings {
+	if g.Review == contract.ReviewOff {
+		return nil
+	}
+	return &contract.ReviewSettings{Mode: g.Review, Rounds: g.ReviewRounds, DiffBytes: int(g.ReviewDiff.Int64()), Timeout: g.ReviewTimeout}
 }
 
 // OfRun returns the gate of a run: with the settings and the operator's policies (contents by name)

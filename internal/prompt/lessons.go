@@ -67,6 +67,7 @@ type RepairTask struct {
 	Message         string
 	RootCause       string
 	Evidence        string
+	Review          string    // findings of a review, each of which must be answered
 	Earlier         []string  // repairs that did not help: their results and diffs
 	Generation      int       // of the agent; above 1, it replaces a revoked agent
 	Handoff         string    // of the revoked agent

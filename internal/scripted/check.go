@@ -15,7 +15,7 @@ import (
 )
 
 // agents are the names that a rule may match.
-var agents = []string{"planner", "builder", "tester", "releaser", "analyzer", "repair", "environment", "judge", "alpha", "beta", "gamma", "indexer"}
+var agents = []string{"planner", "builder", "tester", "releaser", "analyzer", "repair", "environment", "judge", "reviewer", "alpha", "beta", "gamma", "indexer"}
 
 // checker converts documents to rules and collects all errors.
 type checker struct {

@@ -7,7 +7,7 @@
 //
 //	rules:                     # from top to bottom; the first one that matches and is not used up applies
 //	  - when:                  # every key is optional; all given keys must match
-//	      agent: planner       # planner, builder, tester, releaser, analyzer, repair, environment, alpha, beta or gamma
+//	      agent: planner       # planner, builder, tester, releaser, analyzer, repair, environment, judge, reviewer, alpha, beta or gamma
 //	      phase: planner_running   # or planner
 //	      step: step-001       # "" matches requests outside any step
 //	      attempt: 1           # execution of that phase or step, from 1

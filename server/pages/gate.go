@@ -18,16 +18,22 @@ import (
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
 
-// gateTab shows what the policy gate decided about the changes of a run, and who approved what.
+// gateTab shows what the policy gate decided about the changes of a run, who approved what, and what
+// reviewers found.
 func (s *Server) gateTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
 	list, err := verdicts.Of(ctx, s.Store, h.Run.ID)
 	if err != nil {
 		return nil, err
 	}
 	approvals, err := s.Views.Approvals(ctx, h.Run.ID)
+	if err != nil {
+		return nil, err
+	}
+	reviews, err := verdicts.Reviews(ctx, s.Store, h.Run.ID)
 	slices.Reverse(list)
 	slices.Reverse(approvals)
-	return ui.GateTab(ui.GatePage{Head: *h, Verdicts: list, Approvals: approvals}), err
+	slices.Reverse(reviews)
+	return ui.GateTab(ui.GatePage{Head: *h, Verdicts: list, Approvals: approvals, Reviews: reviews}), err
 }
 
 // policiesPage shows the policies that are in force for new runs, or why none can be created.

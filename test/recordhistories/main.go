@@ -104,12 +104,15 @@ const reads = "reads"
 // finishes.
 const checked = "checked"
 
+// reviewed is a scenario on the same repository, of a reviewer whose finding an agent fixes.
+const reviewed = "reviewed"
+
 // edited is a scenario on the same repository, of a planner whose plan contains the change.
 const edited = "edited"
 
 // own reports whether the scenario is one of this folder.
 func (e ending) own() bool {
-	return slices.Contains([]string{quick, deliberate, reads, checked, edited, compared}, e.scenario)
+	return slices.Contains([]string{quick, deliberate, reads, checked, reviewed, edited, compared}, e.scenario)
 }
 
 // unhealed lets a run end with its first failure.
@@ -183,6 +186,10 @@ var endings = []ending{
 	{name: "planner-asking-stopped", scenario: reads, steer: []string{"stop"}, when: contract.StatusWaitingForInput},
 	{name: "checked-at-finish", scenario: checked},
 	{name: "edited-by-planner", scenario: edited},
+	{
+		name: "reviewed", scenario: reviewed,
+		args: []string{"--set", "gate.review=on", "--set", "models.fallback=[{provider: scripted, model: safer}]"},
+	},
 	{name: "set-up", scenario: quick, args: []string{"--set", "environment.setup=[mkdir -p node_modules/found]"}},
 	{name: "set-up-by-agent", scenario: quick, args: failingSetup},
 	{

@@ -176,6 +176,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+options.ModelWait, contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
 		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks, Planned: l.Planned && l.Turn == 1,
+		Answer: l.mustAnswer(),
 		Tools: &contract.TurnTools{
 			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, FinishApart: l.finishesApart(),
 		},
@@ -211,7 +212,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		return false, failure
 	}
 	if len(last) > 0 {
-		return l.tryToFinish(ctx, last)
+		return l.tryToFinish(ctx, last, think.Unanswered)
 	}
 	if think.Blocked != "" {
 		return false, &fault.New(contract.ClassConfig, contract.CodeBlocked, "the agent of step %s cannot continue: %s", l.in.Step, think.Blocked).Failure
@@ -319,7 +320,7 @@ func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *co
 // finishesApart reports whether a call that finishes is carried out after all others of its turn,
 // because it may be refused.
 func (l *loop) finishesApart() bool {
-	return l.in.Settings.FinishRefusals > 0 || l.holdsFinish()
+	return l.in.Settings.FinishRefusals > 0 || l.holdsFinish() || len(l.mustAnswer()) > 0
 }
 
 // holdsFinish reports whether an agent that wants to finish beside a failed call sees its result first.
@@ -365,7 +366,7 @@ func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef
 func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef, why refusal) workflow.Future {
 	args := contract.ToolInput{
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout,
-		Failed: why.failed, Undone: why.undone,
+		Failed: why.failed, Undone: why.undone, Unanswered: why.unanswered,
 	}
 	ordinary := func() workflow.Future {
 		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+options.SaveTime, contract.ActivityTool, args)

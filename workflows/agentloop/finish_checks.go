@@ -23,6 +23,17 @@ const (
 type refusal struct {
 	failed []string // checks that failed
 	undone bool     // another call of the turn failed
+
+	unanswered []string // findings of a review that it does not answer
+}
+
+// mustAnswer returns the findings of a review that the agent must answer when it finishes. It is asked
+// once for answers that it left out; after that, they count as not given.
+func (l *loop) mustAnswer() []string {
+	if l.in.Heal == nil || l.Reminded {
+		return nil
+	}
+	return l.in.Heal.Review
 }
 
 // finishApart separates the calls that finish from the others.
@@ -41,10 +52,12 @@ func finishApart(calls []contract.ToolCallRef) (others, last []contract.ToolCall
 // are refused, and there is more to do. The same files are refused only once: an agent that changes
 // nothing insists, and the tester decides. Only work that will be tested as it is has such checks. All
 // agents that finish beside a failed call see its result first.
-func (l *loop) tryToFinish(ctx workflow.Context, last []contract.ToolCallRef) (more bool, _ *contract.Failure) {
+func (l *loop) tryToFinish(ctx workflow.Context, last []contract.ToolCallRef, unanswered []string) (more bool, _ *contract.Failure) {
 	var why refusal
 	if l.holdsFinish() && l.undone && l.Workspace.Tree != l.HeldTree {
 		why.undone, l.HeldTree = true, l.Workspace.Tree
+	} else if len(unanswered) > 0 && l.budgetSpent(ctx) == nil {
+		why.unanswered, l.Reminded = unanswered, true
 	} else if l.Workspace.Tree != l.From.Tree && l.Workspace.Tree != l.RefusedTree && l.Refused < l.in.Settings.FinishRefusals {
 		began := workflow.Now(ctx)
 		var failure *contract.Failure
@@ -66,7 +79,7 @@ func (l *loop) tryToFinish(ctx workflow.Context, last []contract.ToolCallRef) (m
 			return false, failure
 		}
 	}
-	return why.undone || len(why.failed) > 0, nil
+	return why.undone || len(why.failed)+len(why.unanswered) > 0, nil
 }
 
 // failedChecks runs the checks of the workspace and returns those that failed because of the change.

@@ -14,26 +14,35 @@ import (
 // approval and the release. It returns the failure of a change that is denied.
 func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef) *contract.Failure {
 	r.Gate = contract.GateVerdict{}
-	base := r.in.Settings.Repo.Tree
-	changed := slices.ContainsFunc(r.Stages, func(w contract.Workspace) bool { return w.Tree != base })
-	if r.in.Settings.Gate == nil || r.Workspace.Tree == base && !changed {
+	if r.in.Settings.Gate == nil || !r.changesAnything() {
 		return nil // nothing would be released
 	}
-	credits := make([]contract.Credit, len(r.Changes))
-	for i, c := range r.Changes {
-		credits[i] = r.Credits[c.Step]
-	}
 	verdict, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityGate, len(r.Stages), func(quick bool) any {
-		return contract.GateInput{
-			Execution: execution, Stage: contract.GateRelease, PlanID: r.PlanID,
-			From: r.in.Settings.Repo.Workspace().Slim(), To: r.Workspace, Stages: r.Stages, Credits: credits, LocalOnly: quick,
-		}
+		return r.gateInput(execution, quick)
 	}, func(v contract.GateVerdict) bool { return v.Cold })
 	if err != nil {
 		return r.failureOf(err)
 	}
 	r.Gate = verdict
 	return commands.Denied("the change of the run", verdict)
+}
+
+// changesAnything reports whether a state that would be released differs from the base commit.
+func (r *run) changesAnything() bool {
+	base := r.in.Settings.Repo.Tree
+	return r.Workspace.Tree != base || slices.ContainsFunc(r.Stages, func(w contract.Workspace) bool { return w.Tree != base })
+}
+
+// gateInput describes what the run would release.
+func (r *run) gateInput(execution contract.ExecutionRef, quick bool) contract.GateInput {
+	credits := make([]contract.Credit, len(r.Changes))
+	for i, c := range r.Changes {
+		credits[i] = r.Credits[c.Step]
+	}
+	return contract.GateInput{
+		Execution: execution, Stage: contract.GateRelease, PlanID: r.PlanID,
+		From: r.in.Settings.Repo.Workspace().Slim(), To: r.Workspace, Stages: r.Stages, Credits: credits, LocalOnly: quick,
+	}
 }
 
 // needsRelease reports whether a person must approve the release, and whether only a named one can.

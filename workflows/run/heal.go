@@ -25,6 +25,9 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 		r.recordFailure(ctx, agent, contract.RepairFault{Failure: *failure, Execution: r.executionOf(p, r.Failed.Step)})
 	}
 	var asked contract.Command // by a person
+	if failure.Code == contract.CodeReview {
+		asked.Action = contract.HealRepair // the only action; what remains is judged
+	}
 	for {
 		if end := r.awaitUnpaused(ctx); end != nil {
 			return "", end
@@ -59,6 +62,8 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 			asked = contract.Command{Action: action, By: a.by, Reason: a.reason}
 		case d.Failed == "":
 			return r.applyDirective(ctx, p, d)
+		case failure.Code == contract.CodeReview:
+			return p, nil // nothing was changed; the agent may have said why not
 		}
 	}
 }
@@ -99,6 +104,9 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		From: r.Failed.From, Directives: r.instructionsFor(contract.AgentRepair), Generation: r.Heals.Budget(contract.AgentRepair).Generation,
 		Compacted: r.Heals.Compact[affinity.WorkKey(p, r.Failed.Step)], Avoid: r.Heals.Excluded,
 		Check: r.Watch.Check,
+	}
+	if failure.Code == contract.CodeReview {
+		in.Review = r.Review.Open
 	}
 	child := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.HealWorkflowID(r.in.RunID, in.Number), contract.QueueRepair),
 		contract.WorkflowSelfHeal, in)

@@ -21,6 +21,8 @@ type testOutput struct {
 	Warning string                 `json:"warning,omitempty"`
 	// Protected are files that are pushed only with an approval.
 	Protected []string `json:"protected,omitempty"`
+	// Review is that of the change by a model; nil: none was made.
+	Review *contract.ReviewResult `json:"review,omitempty"`
 }
 
 // test verifies the workspace: stage after stage, the checks of a stage in parallel,
@@ -72,6 +74,10 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 		return nil, r.failureOf(err)
 	}
 	out.Protected = r.Protected.Paths
+	var failure *contract.Failure
+	if out.Review, failure = r.reviewRelease(ctx, execution); failure != nil {
+		return out, failure
+	}
 	return out, r.judgeRelease(ctx, execution)
 }
 

@@ -387,7 +387,7 @@ func (h *heal) runRepairAgent(ctx workflow.Context) (contract.StepResult, error)
 		options.Child(ctx, contract.RepairWorkflowID(h.in.RunID, h.in.Number), contract.QueueRepair), contract.WorkflowStep, contract.StepInput{
 			RunID: h.in.RunID, Step: contract.StepRepair, PlanID: h.in.PlanID, Agent: contract.AgentRepair, Phase: h.in.Phase,
 			Workspace: h.in.Workspace, Model: model, Settings: settings, Lessons: contract.Lessons{Generation: h.in.Generation},
-			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause, Check: h.in.Check},
+			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause, Check: h.in.Check, Review: h.in.Review},
 		})
 	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
 		h.agent = child

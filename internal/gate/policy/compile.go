@@ -21,14 +21,15 @@ const (
 	ruleNoAutomerge = "no_automerge"
 	ruleWaive       = "waive"
 	ruleLower       = "lower"
+	ruleReview      = "review"    // reasons to have the change reviewed by another model
 	ruleAutomerge   = "automerge" // true or false, only of built-in bundles
 )
 
 // The rules of each source.
 var (
-	builtInRules    = []string{ruleDeny, ruleApproval, ruleInfo}
-	operatorRules   = []string{ruleDeny, ruleApproval, ruleInfo, ruleNoAutomerge, ruleWaive, ruleLower}
-	repositoryRules = []string{ruleDeny, ruleApproval, ruleInfo, ruleNoAutomerge}
+	builtInRules    = []string{ruleDeny, ruleApproval, ruleInfo, ruleReview}
+	operatorRules   = []string{ruleDeny, ruleApproval, ruleInfo, ruleReview, ruleNoAutomerge, ruleWaive, ruleLower}
+	repositoryRules = []string{ruleDeny, ruleApproval, ruleInfo, ruleReview, ruleNoAutomerge}
 )
 
 // maxErrors is the number of mistakes that one error lists.
@@ -170,6 +171,14 @@ func (o outcome) reasons(source string) (out []Reason) {
 	}
 	return out
 }
+
+// said returns what the policies of a bundle say besides their reasons.
+func (o outcome) said() said {
+	return said{stops: len(o.list(ruleNoAutomerge)) > 0, review: len(o.list(ruleReview)) > 0}
+}
+
+// and combines what several bundles say: the strictest counts.
+func (s said) and(o said) said { return said{stops: s.stops || o.stops, review: s.review || o.review} }
 
 // number reads an integer of a result.
 func number(v any) int {

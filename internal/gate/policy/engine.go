@@ -174,7 +174,7 @@ func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository
 	if err != nil {
 		return Verdict{}, fmt.Errorf("read the input of the policies: %w", err)
 	}
-	reasons, stops, err := e.repository(ctx, encoded, repository)
+	reasons, also, err := e.repository(ctx, encoded, repository)
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -189,7 +189,7 @@ func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository
 			return Verdict{}, fault.Wrap(err, contract.ClassConfig, contract.CodeInvalidConfig, "the operator's policies (gate.policies) cannot be applied")
 		}
 		reasons = slices.Concat(reasons, waived, out.reasons(Operator))
-		stops = stops || len(out.list(ruleNoAutomerge)) > 0
+		also = also.and(out.said())
 		if changed {
 			if encoded, err = in.encode(); err != nil {
 				return Verdict{}, err
@@ -203,8 +203,11 @@ func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository
 	if err != nil {
 		return Verdict{}, err
 	}
+	also = also.and(out.said())
 	automerge, _ := out[ruleAutomerge].(bool)
-	return decide(append(reasons, out.reasons(e.options.Bundle)...), in.Approvals, automerge && !stops), nil
+	v := decide(append(reasons, out.reasons(e.options.Bundle)...), in.Approvals, automerge && !also.stops)
+	v.Review = also.review
+	return v, nil
 }
 
 // evaluate evaluates trusted policies.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -26,6 +27,19 @@ type Input struct {
 	Labels    []string    `json:"labels"`
 	Approvals []Approval  `json:"approvals"`
 	Rules     Rules       `json:"rules"`
+	Review    Review      `json:"review"`
+}
+
+// Review is what is known about a review of the change by a model.
+type Review struct {
+	// Mode is off, policy or on; see the setting gate.review.
+	Mode string `json:"mode"`
+	// Made says that a model has reviewed exactly this change, Failed that it was tried in vain.
+	Made   bool `json:"made"`
+	Failed bool `json:"failed"`
+	// Model is the reviewer's, as provider/model; SameModel says that it also made the change.
+	Model     string `json:"model"`
+	SameModel bool   `json:"same_model"`
 }
 
 // Stage is the point at which a change is judged.
@@ -242,6 +256,7 @@ func identify(values ...any) string {
 // complete replaces missing lists by empty ones.
 func (in Input) complete() Input {
 	in.Version = InputVersion
+	in.Review.Mode = cmp.Or(in.Review.Mode, contract.ReviewOff)
 	in.Change.Files = list(in.Change.Files)
 	in.Findings = list(in.Findings)
 	in.Labels = list(in.Labels)

@@ -229,7 +229,7 @@ func TestARepositorysPolicyNeverMakesAVerdictMilder(t *testing.T) {
 		`needs_approval contains "ask"`, `deny contains {"text": "no", "id": input.findings[0].id}`, `info contains r if some r in input.findings`,
 		"waive contains {\"guard\": \"secrets\", \"rule\": \"key\"}", "lower contains f if some f in input.findings", "automerge := true", "default allow := true",
 		`deny contains x if { some x in data.rgpt.defaults.deny }`, "x := data", "verdict(_) := \"info\"", "input := {}", "deny := set()", "import data.rgpt.lib",
-		"no_automerge contains 1", "deny contains x if { some x in deny }", "approvals := [{\"by\": \"me\"}]",
+		"no_automerge contains 1", "review contains 1", "deny contains x if { some x in deny }", "approvals := [{\"by\": \"me\"}]",
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	guards := []string{"secrets", "rewrite", "tests", "refactor", "labels", "other"}

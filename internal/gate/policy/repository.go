@@ -78,26 +78,32 @@ func RecordedPolicies(modules []Module, refused string) RepositoryPolicies {
 	return RepositoryPolicies{modules: modules, refused: refused}
 }
 
-// repository returns the reasons of a repository's policies, and whether they forbid automerge.
-func (e *Engine) repository(ctx context.Context, input []byte, r RepositoryPolicies) (reasons []Reason, stops bool, err error) {
+// said is what policies say besides their reasons.
+type said struct {
+	stops  bool // it must not be merged without a person
+	review bool // another model must review the change
+}
+
+// repository returns the reasons of a repository's policies, and what else they say.
+func (e *Engine) repository(ctx context.Context, input []byte, r RepositoryPolicies) (reasons []Reason, also said, err error) {
 	if r.refused != "" {
-		return []Reason{gateReason(Deny, r.refused)}, true, nil
+		return []Reason{gateReason(Deny, r.refused)}, said{stops: true}, nil
 	}
 	if len(r.modules) == 0 {
-		return nil, false, nil
+		return nil, said{}, nil
 	}
 	answer, refused, err := e.runHelper(ctx, helperTask{
 		Modules: r.modules, Input: input, Timeout: e.options.Timeout, Memory: e.options.Memory,
 	})
 	switch {
 	case err != nil:
-		return nil, false, fmt.Errorf("evaluate the repository's policies: %w", err)
+		return nil, said{}, fmt.Errorf("evaluate the repository's policies: %w", err)
 	case refused != "":
-		return []Reason{gateReason(Deny, refused)}, true, nil
+		return []Reason{gateReason(Deny, refused)}, said{stops: true}, nil
 	case answer.Invalid != "":
-		return []Reason{gateReason(NeedsApproval, "the policies in "+RepositoryDir+" are invalid, so a person must review the change; fix them on the base branch: "+answer.Invalid)}, true, nil
+		return []Reason{gateReason(NeedsApproval, "the policies in "+RepositoryDir+" are invalid, so a person must review the change; fix them on the base branch: "+answer.Invalid)}, said{stops: true}, nil
 	}
-	return answer.Rules.reasons(Repository), len(answer.Rules.list(ruleNoAutomerge)) > 0, nil
+	return answer.Rules.reasons(Repository), answer.Rules.said(), nil
 }
 
 // maxAnswer is the maximum size of the helper's answer.

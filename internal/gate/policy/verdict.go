@@ -40,6 +40,8 @@ type Verdict struct {
 	Decision Decision `json:"decision"`
 	// Automerge says that a release may be merged without a person.
 	Automerge bool `json:"automerge"`
+	// Review says that the policies ask for a review by another model than the author's.
+	Review bool `json:"review"`
 	// Reasons are sorted: the strictest first, then by path and line.
 	Reasons []Reason `json:"reasons"`
 	// Omitted is the number of reasons over MaxReasons.

@@ -38,6 +38,7 @@ func Markdown(d views.RunDetails, changes string) string {
 	tests(&b, d)
 	findings(&b, d)
 	gate(&b, d)
+	reviews(&b, d)
 	heals(&b, d)
 	leftOut(&b, d)
 	if changes != "" {

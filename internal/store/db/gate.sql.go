@@ -63,6 +63,47 @@ func (q *Queries) GatePolicies(ctx context.Context, digest string) (json.RawMess
 	return files, err
 }
 
+const gateReviews = `-- name: GateReviews :many
+SELECT id, run_id, execution_id, round, from_tree, tree, model, same_model, prompt, failed, summary, findings, omitted, unshown, created_at FROM orchestrator_gate_reviews WHERE run_id = $1 ORDER BY id
+`
+
+// All reviews of a run, oldest first.
+func (q *Queries) GateReviews(ctx context.Context, runID int64) ([]GateReview, error) {
+	rows, err := q.db.Query(ctx, gateReviews, runID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []GateReview{}
+	for rows.Next() {
+		var i GateReview
+		if err := rows.Scan(
+			&i.ID,
+			&i.RunID,
+			&i.ExecutionID,
+			&i.Round,
+			&i.FromTree,
+			&i.Tree,
+			&i.Model,
+			&i.SameModel,
+			&i.Prompt,
+			&i.Failed,
+			&i.Summary,
+			&i.Findings,
+			&i.Omitted,
+			&i.Unshown,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const gateVerdict = `-- name: GateVerdict :one
 SELECT id, run_id, execution_id, stage, step, author, subject, from_tree, tree, policies, policy, decision, reasons, findings, automerge, created_at, files, files_total FROM orchestrator_gate_verdicts
 WHERE run_id = $1 AND stage = $2 AND subject = $3 AND policy = $4
@@ -211,6 +252,76 @@ type SaveGatePoliciesParams struct {
 func (q *Queries) SaveGatePolicies(ctx context.Context, arg SaveGatePoliciesParams) error {
 	_, err := q.db.Exec(ctx, saveGatePolicies, arg.Digest, arg.Files)
 	return err
+}
+
+const saveGateReview = `-- name: SaveGateReview :one
+WITH added AS (
+    INSERT INTO orchestrator_gate_reviews (run_id, execution_id, round, from_tree, tree, model, same_model, prompt, failed, summary,
+                                           findings, omitted, unshown)
+    VALUES ($1::bigint, $2::bigint, $3::int, $4::text, $5::text, $6::text, $7::bool, $8::text,
+            $9::text, $10::text, $11::jsonb, $12::int, $13::jsonb)
+    ON CONFLICT (run_id, execution_id) DO NOTHING
+    RETURNING id, run_id
+), counted AS (
+    UPDATE orchestrator_runs r SET event_seq = r.event_seq + 1, updated_at = clock_timestamp()
+    FROM added a WHERE r.id = a.run_id
+    RETURNING r.id, r.event_seq
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT c.id, c.event_seq, $14::text, $15::jsonb || jsonb_build_object('review_id', a.id)
+    FROM counted c JOIN added a ON a.run_id = c.id
+)
+SELECT coalesce((SELECT a.id FROM added a), 0)::bigint AS id,
+       (CASE WHEN c.id IS NULL THEN '' ELSE pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text END)::text AS notified
+FROM (SELECT 1) one LEFT JOIN counted c ON true
+`
+
+type SaveGateReviewParams struct {
+	RunID       int64
+	ExecutionID int64
+	Round       int32
+	FromTree    string
+	Tree        string
+	Model       string
+	SameModel   bool
+	Prompt      string
+	Failed      string
+	Summary     string
+	Findings    json.RawMessage
+	Omitted     int32
+	Unshown     json.RawMessage
+	EventType   string
+	Payload     json.RawMessage
+}
+
+type SaveGateReviewRow struct {
+	ID       int64
+	Notified string
+}
+
+// Stores a review with its event, unless this execution has stored one before. Runs under the lock of
+// the run.
+func (q *Queries) SaveGateReview(ctx context.Context, arg SaveGateReviewParams) (SaveGateReviewRow, error) {
+	row := q.db.QueryRow(ctx, saveGateReview,
+		arg.RunID,
+		arg.ExecutionID,
+		arg.Round,
+		arg.FromTree,
+		arg.Tree,
+		arg.Model,
+		arg.SameModel,
+		arg.Prompt,
+		arg.Failed,
+		arg.Summary,
+		arg.Findings,
+		arg.Omitted,
+		arg.Unshown,
+		arg.EventType,
+		arg.Payload,
+	)
+	var i SaveGateReviewRow
+	err := row.Scan(&i.ID, &i.Notified)
+	return i, err
 }
 
 const saveGateVerdict = `-- name: SaveGateVerdict :one

@@ -272,6 +272,24 @@ type GatePolicy struct {
 	CreatedAt time.Time
 }
 
+type GateReview struct {
+	ID          int64
+	RunID       int64
+	ExecutionID int64
+	Round       int32
+	FromTree    string
+	Tree        string
+	Model       string
+	SameModel   bool
+	Prompt      string
+	Failed      string
+	Summary     string
+	Findings    json.RawMessage
+	Omitted     int32
+	Unshown     json.RawMessage
+	CreatedAt   time.Time
+}
+
 type GateVerdict struct {
 	ID          int64
 	RunID       int64

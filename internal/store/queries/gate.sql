@@ -58,3 +58,30 @@ SELECT files FROM orchestrator_gate_policies WHERE digest = @digest;
 -- What the policies read for a verdict of a run.
 SELECT i.* FROM orchestrator_gate_inputs i JOIN orchestrator_gate_verdicts v ON v.id = i.verdict_id
 WHERE v.id = @id AND v.run_id = @run_id;
+
+-- name: SaveGateReview :one
+-- Stores a review with its event, unless this execution has stored one before. Runs under the lock of
+-- the run.
+WITH added AS (
+    INSERT INTO orchestrator_gate_reviews (run_id, execution_id, round, from_tree, tree, model, same_model, prompt, failed, summary,
+                                           findings, omitted, unshown)
+    VALUES (@run_id::bigint, @execution_id::bigint, @round::int, @from_tree::text, @tree::text, @model::text, @same_model::bool, @prompt::text,
+            @failed::text, @summary::text, @findings::jsonb, @omitted::int, @unshown::jsonb)
+    ON CONFLICT (run_id, execution_id) DO NOTHING
+    RETURNING id, run_id
+), counted AS (
+    UPDATE orchestrator_runs r SET event_seq = r.event_seq + 1, updated_at = clock_timestamp()
+    FROM added a WHERE r.id = a.run_id
+    RETURNING r.id, r.event_seq
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT c.id, c.event_seq, @event_type::text, @payload::jsonb || jsonb_build_object('review_id', a.id)
+    FROM counted c JOIN added a ON a.run_id = c.id
+)
+SELECT coalesce((SELECT a.id FROM added a), 0)::bigint AS id,
+       (CASE WHEN c.id IS NULL THEN '' ELSE pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text END)::text AS notified
+FROM (SELECT 1) one LEFT JOIN counted c ON true;
+
+-- name: GateReviews :many
+-- All reviews of a run, oldest first.
+SELECT * FROM orchestrator_gate_reviews WHERE run_id = @run_id ORDER BY id;

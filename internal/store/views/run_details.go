@@ -59,27 +59,28 @@ type Approval struct {
 type RunDetails struct {
 	store.Run
 	// In JSON, Environment and Baseline replace Run's digest and key.
-	Environment    *RunEnvironment       `json:"environment,omitempty"`
-	Baseline       *RunBaseline          `json:"baseline,omitempty"`
-	PlannerOutput  json.RawMessage       `json:"planner_output"`
-	BuilderOutput  json.RawMessage       `json:"builder_output"`
-	TesterOutput   json.RawMessage       `json:"tester_output"`
-	ReleaserOutput json.RawMessage       `json:"releaser_output"`
-	Phases         []PhaseAttempt        `json:"phases"`
-	Executions     []store.Execution     `json:"executions"`
-	Events         []contract.Event      `json:"events"`
-	SelfHealEvents []store.HealEvent     `json:"self_heal_events"`
-	Findings       []store.Finding       `json:"findings"`
-	Artifacts      []contract.Artifact   `json:"artifacts"`
-	Hold           *retain.Hold          `json:"hold,omitempty"` // keeps the files of the run
-	Approvals      []Approval            `json:"approvals"`
-	Gate           []contract.GateRecord `json:"gate" doc:"what the policy gate decided about the run's changes, oldest first"`
-	Interventions  []Intervention        `json:"manual_interventions"`
-	Usage          contract.Usage        `json:"usage"`
-	ModelUsage     []ModelUsage          `json:"model_usage"`
-	Budgets        []BudgetState         `json:"budgets"` // of the run, then of its agents that have one
-	Lineage        followups.Lineage     `json:"lineage" doc:"runs from which this one continues, and that continue from it"`
-	WaitingCalls   []providers.Waiting   `json:"waiting_calls" doc:"model calls that wait for their turn at a provider with limits"`
+	Environment    *RunEnvironment         `json:"environment,omitempty"`
+	Baseline       *RunBaseline            `json:"baseline,omitempty"`
+	PlannerOutput  json.RawMessage         `json:"planner_output"`
+	BuilderOutput  json.RawMessage         `json:"builder_output"`
+	TesterOutput   json.RawMessage         `json:"tester_output"`
+	ReleaserOutput json.RawMessage         `json:"releaser_output"`
+	Phases         []PhaseAttempt          `json:"phases"`
+	Executions     []store.Execution       `json:"executions"`
+	Events         []contract.Event        `json:"events"`
+	SelfHealEvents []store.HealEvent       `json:"self_heal_events"`
+	Findings       []store.Finding         `json:"findings"`
+	Artifacts      []contract.Artifact     `json:"artifacts"`
+	Hold           *retain.Hold            `json:"hold,omitempty"` // keeps the files of the run
+	Approvals      []Approval              `json:"approvals"`
+	Gate           []contract.GateRecord   `json:"gate" doc:"what the policy gate decided about the run's changes, oldest first"`
+	Reviews        []contract.ReviewRecord `json:"reviews" doc:"reviews of the run's change by a model before its release, oldest first"`
+	Interventions  []Intervention          `json:"manual_interventions"`
+	Usage          contract.Usage          `json:"usage"`
+	ModelUsage     []ModelUsage            `json:"model_usage"`
+	Budgets        []BudgetState           `json:"budgets"` // of the run, then of its agents that have one
+	Lineage        followups.Lineage       `json:"lineage" doc:"runs from which this one continues, and that continue from it"`
+	WaitingCalls   []providers.Waiting     `json:"waiting_calls" doc:"model calls that wait for their turn at a provider with limits"`
 }
 
 // BudgetState is a budget with its limits; 0 means none.
@@ -221,6 +222,9 @@ func (v *Views) people(ctx context.Context, id int64, d *RunDetails) error {
 		return err
 	}
 	describeApprovals(d.Approvals, d.Gate)
+	if d.Reviews, err = verdicts.Reviews(ctx, v.store, id); err != nil {
+		return err
+	}
 	d.ModelUsage, err = v.ModelUsage(ctx, id)
 	return err
 }

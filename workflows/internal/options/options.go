@@ -107,6 +107,11 @@ func Judge(ctx workflow.Context, most time.Duration) workflow.Context {
 	return workflow.WithScheduleToCloseTimeout(Remote(ctx, contract.QueuePlanner, min(most, JudgePatience)), JudgePatience)
 }
 
+// Review returns a context for a review by a model, whose calls take at most most together.
+func Review(ctx workflow.Context, most time.Duration) workflow.Context {
+	return Remote(ctx, contract.QueuePlanner, most+ModelWait)
+}
+
 // Persistent returns a context for a deliberation's activities on its rows and files: ordinary
 // activities, so that they are in the history before they complete. They are retried while the
 // database is down.

@@ -44,6 +44,7 @@ type State struct {
 	Workspace  contract.Workspace               // all changes together
 	Protected  contract.ProtectedFiles          // changed files that need an approval before they are pushed
 	Gate       contract.GateVerdict             // the policy gate's verdict about Workspace
+	Review     Review
 
 	Consensus      *contract.DeliberationResult            // from which the plan is made; nil: no deliberation reached one
 	Transcript     *contract.SaveTranscriptResult          // of that deliberation; nil: not kept yet
@@ -56,6 +57,13 @@ type State struct {
 	Approved            map[string]Consent // approvals by kind
 	FailingBaseAccepted bool               // a person accepted a base commit that fails its checks
 	Revision            int64              // of the directives that agents were last sent
+}
+
+// Review is how far the review of the run's change is.
+type Review struct {
+	Made     int      // reviews
+	Returned int      // how often major findings went back to an agent
+	Open     []string // ids of the findings that went back last
 }
 
 // Consent is an approval, with its subject and the person who gave it.

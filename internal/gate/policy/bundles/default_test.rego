@@ -56,3 +56,16 @@ test_automerge_needs_its_label if {
 	defaults.automerge with input as object.union(doc, {"labels": ["automerge"]})
 	not defaults.automerge with input as object.union(doc, {"labels": ["automerge", "review"]})
 }
+
+test_major_findings_of_a_review_ask_about_what_leaves_the_host if {
+	every rule in ["goal", "correctness", "security", "tests", "scope", "unavailable", "missing"] {
+		doc := change("release", "run", [found("major", "review", rule)])
+		count(defaults.needs_approval) == 1 with input as doc
+		count(defaults.deny) == 0 with input as doc
+		local := object.union(doc, {"run": {"pushes": false}})
+		count(defaults.needs_approval) == 0 with input as local
+		count(defaults.info) == 1 with input as local
+	}
+	count(defaults.needs_approval) == 1 with input as change("release", "run", [found("medium", "review", "unexamined")])
+	count(defaults.needs_approval) == 0 with input as change("release", "run", [found("minor", "review", "tests")])
+}

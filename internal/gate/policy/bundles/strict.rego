@@ -1,6 +1,6 @@
 # The strict bundle: the default one, which also asks about medium findings and about changes
-# that stay on the host, and denies a step that leaves new syntax errors, tests that prove
-# less, or text that instructs agents.
+# that stay on the host, denies a step that leaves new syntax errors, tests that prove less, or
+# text that instructs agents, and wants each release reviewed by another model.
 package rgpt.strict
 
 import data.rgpt.defaults
@@ -39,6 +39,8 @@ info contains r if {
 }
 
 stopped := denied | {r.id | some r in needs_approval}
+
+review contains {"text": "another model than the author's must review each release"} if lib.final
 
 default automerge := false
 

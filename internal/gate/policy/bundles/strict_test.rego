@@ -17,3 +17,16 @@ test_syntax_errors_are_denied_in_steps if {
 test_what_the_default_bundle_denies_is_denied if {
 	count(strict.deny) == 1 with input as d.change("release", "run", [d.found("major", "secrets", "key")])
 }
+
+test_a_release_must_be_reviewed if {
+	count(strict.review) == 1 with input as d.change("release", "run", [])
+	count(strict.review) == 0 with input as d.change("step", "builder", [])
+}
+
+test_a_review_that_failed_or_is_missing_asks if {
+	every rule in ["unavailable", "missing", "correctness"] {
+		local := object.union(d.change("release", "run", [d.found("major", "review", rule)]), {"run": {"pushes": false}})
+		count(strict.needs_approval) == 1 with input as local
+		count(strict.deny) == 0 with input as local
+	}
+}
