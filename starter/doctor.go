@@ -276,8 +276,13 @@ func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 	}}
 }
 
-// modelsCheck probes each provider that an agent uses, and whether it has the models of the agents:
-// those of the configuration, and those that people chose.
+// brainModels are the models of searches in repositories, by the section of the configuration.
+var brainModels = map[string]func(*config.Config) (contract.ModelChoice, bool, error){
+	"brain.embeddings": setup.EmbeddingModel, "brain.rerank": setup.RerankModel,
+}
+
+// modelsCheck probes each provider that an agent or searches use, and whether it has their models: those
+// of the configuration, and those that people chose.
 func modelsCheck(cfg *config.Config) doctor.Check {
 	return doctor.Check{Name: "models", Run: func(ctx context.Context) []doctor.Result {
 		var results []doctor.Result
@@ -290,11 +295,22 @@ func modelsCheck(cfg *config.Config) doctor.Check {
 			results = append(results, doctor.Failed(fault.Of(err).Message, "set models.default in "+config.FileName+", or run rgpt dev --scenario FILE")...)
 		}
 		users := map[string]map[string][]string{} // by provider and model
-		for agent, c := range choices {
+		use := func(c contract.ModelChoice, user string) {
 			if users[c.Provider] == nil {
 				users[c.Provider] = map[string][]string{}
 			}
-			users[c.Provider][c.Model] = append(users[c.Provider][c.Model], string(agent))
+			users[c.Provider][c.Model] = append(users[c.Provider][c.Model], user)
+		}
+		for agent, c := range choices {
+			use(c, string(agent))
+		}
+		for _, section := range slices.Sorted(maps.Keys(brainModels)) {
+			c, ok, err := brainModels[section](cfg)
+			if err != nil {
+				results = append(results, doctor.Failed(fault.Of(err).Message, "correct "+section+".provider")...)
+			} else if ok {
+				use(c, section)
+			}
 		}
 		all := setup.Providers(cfg)
 		found := make([][]doctor.Result, len(all))
@@ -342,11 +358,26 @@ func providerResults(ctx context.Context, p model.Provider, users map[string][]s
 		slices.Sort(users[name])
 		agents = append(agents, users[name]...)
 		if err := modelclient.ProbeModel(ctx, p, name); err != nil {
-			results = append(results, doctor.FailedBy(err, fmt.Sprintf("choose another model for %s (rgpt models set, models.phases or models.default)", strings.Join(users[name], ", ")))...)
+			results = append(results, doctor.FailedBy(err, fmt.Sprintf("choose another model for %s (%s)", strings.Join(users[name], ", "), modelSettings(users[name])))...)
 		}
 	}
 	slices.Sort(agents)
 	return named(append(doctor.Passed("responds at %s; used by %v", p.Address(), agents), results...))
+}
+
+// modelSettings says where the models of agents and searches are chosen.
+func modelSettings(users []string) string {
+	var settings []string
+	for _, user := range users {
+		setting := "rgpt models set, models.phases or models.default"
+		if brainModels[user] != nil {
+			setting = user + ".model"
+		}
+		if !slices.Contains(settings, setting) {
+			settings = append(settings, setting)
+		}
+	}
+	return strings.Join(settings, "; ")
 }
 
 func providerRemedy(p model.Provider, code contract.Code) string {

@@ -296,6 +296,27 @@ func TestACheckFindsModelsThatTheirProviderDoesNotHave(t *testing.T) {
 	require.Contains(t, diagnosis.out, "→ choose another model for builder")
 }
 
+func TestADiagnosisAlsoChecksTheModelsOfSearches(t *testing.T) {
+	t.Parallel()
+	diagnosis := func(provider, name string) string {
+		p, options := withModels(t, lacking, "default: {provider: house, model: full}")
+		settings, err := os.OpenFile(options[1], os.O_APPEND|os.O_WRONLY, 0)
+		require.NoError(t, err)
+		defer settings.Close()
+		_, err = fmt.Fprintf(settings, "brain:\n  rerank: {provider: %s, model: %s}\n", provider, name)
+		require.NoError(t, err)
+		return p.run(t, append([]string{"doctor"}, options...)...).out
+	}
+	out := diagnosis("house", "of-tomorrow")
+	require.Contains(t, out, "used by [alpha beta brain.rerank builder gamma planner repair]")
+	require.Regexp(t, `(?m)^fail +model: house +.* does not list the model of-tomorrow`, out)
+	require.Contains(t, out, "→ choose another model for brain.rerank (brain.rerank.model)")
+
+	out = diagnosis("nowhere", "m")
+	require.Contains(t, out, `brain.rerank requires a provider from models.providers; got "nowhere"`)
+	require.Contains(t, out, "→ correct brain.rerank.provider")
+}
+
 func TestScoresArePrintedWithTheirSourceAndDay(t *testing.T) {
 	t.Parallel()
 	p := withStore(t)
