@@ -74,6 +74,8 @@ func TestOneStackServesEveryKindOfRun(t *testing.T) {
 		t.Run("a branch with protected files is pushed once a person approves", parallel(w.pushProtected))
 		t.Run("a token in a change is never applied", parallel(w.leakedToken))
 		t.Run("a workflow is pushed once a person approves", parallel(w.workflowPushed))
+		t.Run("what a reviewer finds is fixed before the release", parallel(w.reviewedAndFixed))
+		t.Run("what a reviewer finds and nobody fixes asks a person", parallel(w.reviewedAndLeft))
 		t.Run("uncommitted changes are no part of a run", parallel(w.dirty))
 	})
 	// After the good run, whose compiled packages those that compile share.
@@ -122,6 +124,7 @@ func programmed() harness.Rules {
 		"one-file":          oneFileRules(),
 		"leak":              leakRules(),
 		"workflow":          workflowRules(),
+		"review":            reviewRules(),
 	} {
 		all = append(all, rules.Named(name)...)
 	}
