@@ -16,7 +16,7 @@ import (
 
 // judgement changes whenever the guards or the built-in policies judge differently, so that verdicts of
 // earlier versions are not taken for current ones.
-const judgement = 1
+const judgement = 2
 
 // Settings returns the settings of the gate that a run keeps, without the digest of the operator's
 // policies and the reviewer's model.

@@ -53,3 +53,13 @@ func TestANewTestThatProvesNothingIsListedWithItsReason(t *testing.T) {
 		})
 	}
 }
+
+func TestDataOfJavaTestsIsNoTest(t *testing.T) {
+	t.Parallel()
+	const empty = "import org.junit.jupiter.api.Test;\n\nclass InputTest {\n    @Test\n    void a() {\n    }\n}\n"
+	for path, tests := range map[string]int{"src/test/java/a/InputTest.java": 1, "src/test/resources/a/InputTest.java": 0} {
+		_, unchecked, err := pin.CheckAll(t.Context(), []pin.File{{Path: path, After: []byte(empty), Exists: true}})
+		require.NoError(t, err)
+		require.Len(t, unchecked, tests, path)
+	}
+}

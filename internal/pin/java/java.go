@@ -17,6 +17,9 @@ var testFile = regexp.MustCompile(`(^Test\w*|Tests?|TestCase|IT|Spec)\.(java|kt)
 // testFolder matches paths in the folders of tests of Maven and Gradle: src/test, src/commonTest.
 var testFolder = regexp.MustCompile(`(^|/)src/(test|\w+Test)/`)
 
+// resources matches paths in the folders of data of tests, which may be code that no one runs.
+var resources = regexp.MustCompile(`(^|/)src/(test|\w+Test)/resources/`)
+
 // annotated matches the imports of frameworks that run only annotated methods. Without them, the
 // methods of a JUnit 3 TestCase are tests by their names.
 var annotated = regexp.MustCompile(`(?m)^\s*import\s+(static\s+)?(org\.junit\.(Test|jupiter|\*)|org\.testng|kotlin\.test)\b`)
@@ -25,7 +28,7 @@ var annotated = regexp.MustCompile(`(?m)^\s*import\s+(static\s+)?(org\.junit\.(T
 var Language = language.Language{
 	Name: "java", Extensions: []string{".java", ".kt"}, IgnoreHelpers: true,
 	IsTest: func(p string) bool {
-		return testFile.MatchString(path.Base(p)) || testFolder.MatchString(p)
+		return !resources.MatchString(p) && (testFile.MatchString(path.Base(p)) || testFolder.MatchString(p))
 	},
 	Parse: func(s *testfile.File, data []byte) {
 		annotation.Parse(s, lexer.ScanBraces(data, lexer.Dialect{TripleQuotes: true, QuotedNames: strings.HasSuffix(s.Path, ".kt")}), annotation.Syntax{

@@ -15,6 +15,7 @@ type Dialect struct {
 	NestedComments bool // /* /* */ */
 	TripleQuotes   bool // """…"""
 	QuotedNames    bool // `a name with spaces`
+	Verbatim       bool // @"…""…" and lines for the preprocessor
 }
 
 // scanner tokenizes a language with braces.
@@ -59,12 +60,13 @@ func (b *scanner) next() {
 	switch {
 	case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v':
 		b.advance(b.at + 1)
-	case b.has("//"):
+	case b.has("//"), b.Verbatim && c == '#' && b.line != b.last:
 		b.advance(b.until("\n", b.at))
 	case b.has("/*"):
 		b.comment()
 	case b.TripleQuotes && b.has(`"""`):
 		b.emit(Text, b.until(`"""`, b.at+3), string(b.data[b.at:b.until(`"""`, b.at+3)]))
+	case b.Verbatim && (c == '@' || c == '$') && b.verbatim():
 	case c == '"' || c == '\'' && b.SingleQuotes:
 		b.quoted(c)
 	case c == '\'':
@@ -79,6 +81,31 @@ func (b *scanner) next() {
 	default:
 		b.punct()
 	}
+}
+
+// verbatim reads @"…", $@"…" and @$"…", in which a doubled quote is one.
+func (b *scanner) verbatim() bool {
+	i := b.at
+	for i < len(b.data) && i < b.at+2 && (b.data[i] == '@' || b.data[i] == '$') {
+		i++
+	}
+	if i >= len(b.data) || b.data[i] != '"' || !bytes.ContainsRune(b.data[b.at:i], '@') {
+		return false
+	}
+	for from := i + 1; i+1 < len(b.data); i++ {
+		if b.data[i+1] != '"' {
+			continue
+		}
+		if i+2 < len(b.data) && b.data[i+2] == '"' {
+			i++
+			continue
+		}
+		b.emit(Text, i+2, string(b.data[from:max(from, i+1)]))
+		return true
+	}
+	b.Fail("a string is not closed")
+	b.emit(Text, len(b.data), "")
+	return true
 }
 
 // until returns the position after the next occurrence of a text, or the end.

@@ -260,6 +260,9 @@ func hidden(s string) []Class {
 			depth--
 		case r == 0xe0001 || r >= 0xe0020 && r <= 0xe007e:
 			tags = tags || !flagged(runes, i)
+		// Only a Chinese character has variants that such a selector chooses. Many of them can encode data.
+		case blank(r) && !hangul(runes, i), r >= 0xe0100 && r <= 0xe01ef && (i == 0 || !unicode.Is(unicode.Han, runes[i-1])):
+			invisible = true
 		case zeroWidth(r) && i > 0 && i+1 < len(runes) && ascii(before(runes, i)) && ascii(after(runes, i)):
 			invisible = true
 		}
@@ -302,6 +305,14 @@ func flagged(runes []rune, i int) bool {
 
 func zeroWidth(r rune) bool {
 	return r >= 0x200b && r <= 0x200d || r == 0x2060 || r == 0xfeff || r == 0xad || r == 0x180e || r >= 0x2061 && r <= 0x2064
+}
+
+// blank reports whether a character is shown as a space, but is a letter that a name can consist of.
+func blank(r rune) bool { return r == 0x115f || r == 0x1160 || r == 0x3164 || r == 0xffa0 }
+
+// hangul reports whether a character stands beside one of Korean.
+func hangul(runes []rune, i int) bool {
+	return i > 0 && unicode.Is(unicode.Hangul, runes[i-1]) && !blank(runes[i-1]) || i+1 < len(runes) && unicode.Is(unicode.Hangul, runes[i+1]) && !blank(runes[i+1])
 }
 
 func ascii(r rune) bool { return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) }

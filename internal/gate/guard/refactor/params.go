@@ -18,7 +18,7 @@ func (f *file) shape(s extract.Symbol) shape {
 	if s.Kind == extract.KindClass || s.Kind == extract.KindInterface {
 		return shape{inherits: f.lang != "rust" && inheritance.MatchString(s.Signature)}
 	}
-	if s.Kind != extract.KindFunction && s.Kind != extract.KindMethod || s.Line < 1 || s.Line > len(f.lines) {
+	if s.Kind != extract.KindFunction && s.Kind != extract.KindMethod || s.Line < 1 || s.Line > len(f.lines) || f.overload(s) {
 		return shape{}
 	}
 	var b strings.Builder

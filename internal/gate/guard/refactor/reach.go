@@ -23,6 +23,7 @@ type reach struct {
 	tree    change.Tree
 	files   map[string]bool
 	folders map[string][]string
+	modules bool                       // there is a go.mod
 	js      map[string]map[string]bool // by the folder of a package: "module name", with * for all
 	err     error
 }
@@ -44,6 +45,7 @@ func (r *reach) list() error {
 	r.files, r.folders = make(map[string]bool, len(all)), map[string][]string{}
 	for _, p := range all {
 		r.files[p] = true
+		r.modules = r.modules || path.Base(p) == "go.mod"
 		r.folders[path.Dir(p)] = append(r.folders[path.Dir(p)], p)
 	}
 	return nil
@@ -99,6 +101,7 @@ func (r *reach) reachable(x symbol) bool {
 	switch languageOf(x.path) {
 	case "":
 		_, _, ok = r.above(x.path, anyOf("go.mod"))
+		ok = ok || !r.modules // without modules, any package can be imported by its path
 	case "python":
 		return r.python(x)
 	case "javascript":

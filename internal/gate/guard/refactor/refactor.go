@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -165,8 +166,16 @@ var notAPI = []string{
 
 // isAPI reports whether the file at a path may contain API.
 func isAPI(p string) bool {
+	if at := packages.FindStringIndex(p); at != nil {
+		// The folders below are the name of a package, such as com.example.tools.
+		above := p[:at[0]] + "/"
+		return !pin.OfTests(p) && !language.InFolder(above, notAPI) && !language.InFolder(above, language.TestFolders)
+	}
 	return !pin.OfTests(p) && !language.InFolder(p, notAPI) && !language.InFolder(p, language.TestFolders) && !strings.Contains(strings.ToLower(path.Base(p)), ".min.")
 }
+
+// packages matches the folder in which Maven and Gradle have the packages of published code.
+var packages = regexp.MustCompile(`(?:^|/)src/main/(?:java|kotlin)/`)
 
 // read reads both versions of all changed files.
 func (j *judge) read() error {

@@ -204,6 +204,29 @@ func TestWhatNothingOutsideCanUseIsMinor(t *testing.T) {
 	require.Equal(t, []string{"unreachable minor a.py:1"}, judge(t, gatetest.Between(tree{"a.py": "def f(): pass\ndef g(): pass\n"}, tree{"a.py": "def g(): pass\n"})))
 }
 
+func TestGoCodeWithoutAModuleCanBeImported(t *testing.T) {
+	t.Parallel()
+	c := gatetest.Between(tree{"a.go": "package a\n\nfunc A() {}\n"}, tree{"a.go": "package a\n\nfunc B() {}\n"})
+	require.Equal(t, []string{"renamed major a.go:3"}, judge(t, c))
+	c = gatetest.Between(tree{"b/go.mod": "module b\n", "a.go": "package a\n\nfunc A() {}\n"}, tree{"b/go.mod": "module b\n", "a.go": "package a\n\nfunc B() {}\n"})
+	require.Equal(t, []string{"unreachable minor a.go:3"}, judge(t, c))
+}
+
+func TestThePackageOfJavaCodeMayHaveAnyName(t *testing.T) {
+	t.Parallel()
+	c := between("src/main/java/org/example/tools/A.java", "package org.example.tools;\npublic class A {\n    public int a() { return 1; }\n}\n", "package org.example.tools;\npublic class A {\n    public int b(int c) { return 1; }\n}\n")
+	require.Equal(t, []string{"renamed major src/main/java/org/example/tools/A.java:3"}, judge(t, c))
+	c = between("examples/src/main/java/org/A.java", "package org;\npublic class A {\n    public int a() { return 1; }\n}\n", "package org;\npublic class A {\n}\n")
+	require.Empty(t, judge(t, c))
+}
+
+func TestOverloadsOfPythonFunctionsAreNotTheFunction(t *testing.T) {
+	t.Parallel()
+	compare(t, "p/a.py", "", []comparison{
+		{"described", "def a(b, c=None):\n    return b\n", "@overload\ndef a(b: int, c: int) -> int: ...\n\n\n@typing.overload\ndef a(b: int) -> None: ...\n\n\ndef a(b, c=None):\n    return b\n", nil},
+	})
+}
+
 func TestTheGuardStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

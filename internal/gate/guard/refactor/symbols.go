@@ -181,6 +181,24 @@ func (f *file) exported(s extract.Symbol) bool {
 	return true
 }
 
+// overload recognizes a description of one way to call a Python function. The function itself follows, but
+// the extract has only the first definition of a name.
+func (f *file) overload(s extract.Symbol) bool {
+	if f.lang != "python" {
+		return false
+	}
+	for n := s.Line - 2; n >= 0 && n < len(f.lines); n-- {
+		line := strings.TrimSpace(clip(f.lines[n]))
+		if line == "@overload" || line == "@typing.overload" || line == "@t.overload" {
+			return true
+		}
+		if !strings.HasPrefix(line, "@") {
+			return false
+		}
+	}
+	return false
+}
+
 // head is the line of a symbol up to its name.
 func (f *file) head(s extract.Symbol) string {
 	if s.Line < 1 || s.Line > len(f.lines) {

@@ -73,6 +73,8 @@ func checkOf(p string) check {
 		return brackets(lexer.Dialect{TripleQuotes: true})
 	case ".kt":
 		return brackets(lexer.Dialect{TripleQuotes: true, QuotedNames: true, NestedComments: true})
+	case ".cs":
+		return csharp
 	case ".rs":
 		return brackets(lexer.Dialect{RawTexts: true, NestedComments: true})
 	}
@@ -281,6 +283,17 @@ func parseShell(_ string, content []byte) *problem {
 		return invalid(int(bad.Pos.Line()), bad.Text)
 	}
 	return nil
+}
+
+// branches matches the other branch of a condition of the preprocessor, which may have brackets of its own.
+var branches = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*(?:else|elif)\b`)
+
+func csharp(p string, content []byte) *problem {
+	found := brackets(lexer.Dialect{TripleQuotes: true, Verbatim: true})(p, content)
+	if found != nil && branches.Match(content) {
+		found.doubtful = true
+	}
+	return found
 }
 
 // brackets checks the brackets of a language that has no parser here.

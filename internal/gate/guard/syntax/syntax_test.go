@@ -43,6 +43,8 @@ func TestAFileThatAChangeBreaksIsFound(t *testing.T) {
 		{"a.xml", "<a><b/></a>", "<a>\n<b></a>", "syntax/invalid major a.xml:2"},
 		{"a.sh", "if a; then b; fi\n", "a\nif a; then b\n", "syntax/invalid major a.sh:2"},
 		{"A.java", "class A { }", "class A { void a() { }", "syntax/invalid major A.java"},
+		{"A.cs", "class A { string a = @\"c:\\\"; char b = '{'; }", "class A { void A() { }", "syntax/invalid major A.cs"},
+		{"B.cs", "#region it's {\nclass A { string a = $@\"{x} \"\"(\"; }", "class A { string a = @\"x; }", "syntax/invalid major B.cs"},
 		{"a.rs", "fn a<'a>(x: &'a str) { '{'; }", "fn a() { ) }", "syntax/invalid major a.rs"},
 	} {
 		t.Run(tt.path, func(t *testing.T) {

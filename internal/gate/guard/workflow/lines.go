@@ -64,6 +64,10 @@ var lineRules = []lineRule{
 		rule: "build-script", severity: contract.SeverityMedium, says: "runs what it loads from the network", paths: glob.NewSet("**/{gnu,}makefile", "**/*.mk", "**/rakefile", "**/justfile", "**/taskfile.{yml,yaml}"),
 		line: remoteScript,
 	},
+	{
+		rule: "build-script", severity: contract.SeverityMedium, says: "runs what it loads from the network at go generate", paths: glob.NewSet("**/*.go"),
+		line: regexp.MustCompile(`^//go:generate\s.*\b(?:curl|wget|/dev/tcp/|https?://)`),
+	},
 }
 
 // remoteScript matches a download that is run without being looked at.

