@@ -15,14 +15,14 @@ type PoliciesInForce struct {
 	// Directory contains the operator's policies; empty: there are none.
 	Directory string          `json:"directory,omitempty"`
 	Bundles   []policy.Bundle `json:"bundles"`
-	Files     []PolicyFile    `json:"files"`
+	Files     []PolicySource    `json:"files"`
 	Guards    []string        `json:"guards"`
 	Rules     policy.Rules    `json:"rules"`
 	Tests     string          `json:"tests"` // verification.pinned_tests
 }
 
-// PolicyFile is a file with policies in Rego.
-type PolicyFile struct {
+// PolicySource is a file with policies in Rego.
+type PolicySource struct {
 	Name    string `json:"name"`
 	Content string `json:"content"`
 }
@@ -35,7 +35,7 @@ func (r *Runs) Policies(ctx context.Context) (PoliciesInForce, error) {
 		return PoliciesInForce{}, err
 	}
 	cfg := r.Config
-	out := PoliciesInForce{Policy: cfg.Gate.Policy, Bundles: []policy.Bundle{}, Files: []PolicyFile{}, Guards: []string{}}
+	out := PoliciesInForce{Policy: cfg.Gate.Policy, Bundles: []policy.Bundle{}, Files: []PolicySource{}, Guards: []string{}}
 	if cfg.Gate.Policy == config.GateOff {
 		return out, nil
 	}
@@ -55,7 +55,7 @@ func (r *Runs) Policies(ctx context.Context) (PoliciesInForce, error) {
 		files = append(own, files...)
 	}
 	for _, f := range files {
-		out.Files = append(out.Files, PolicyFile{f.Name, string(f.Content)})
+		out.Files = append(out.Files, PolicySource{f.Name, string(f.Content)})
 	}
 	out.Directory, out.Bundles, out.Guards = cfg.Gate.Policies, g.Bundles(), g.Names()
 	out.Rules, out.Tests = g.Rules(), cfg.Verification.PinnedTests

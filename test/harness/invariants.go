@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,23 +20,23 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/chain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 )
 
 // CheckInvariants checks invariants that runs must satisfy under all circumstances:
 //
-// 1. each run is finished, or waits for a stated reason
+//  1. each run is finished, or waits for a stated reason
 //  2. each side effect happened once
-//
-// 3. the rows match the history
-// 4. no phase or step ran before its dependencies
-// 5. the booked usage is what the model served, and nothing was paid twice
+//  3. the rows match the history
+//  4. no phase or step ran before its dependencies
+//  5. the booked usage is what the model served, and nothing was paid twice
 //  6. nothing outside the workspaces changed
-//
-// 7. no secret appears anywhere
+//  7. no secret appears anywhere
 //  8. each history replays
-//
-// 9. a finished run has left nothing behind
+//  9. a finished run has left nothing behind
+//  11. what was released has a verdict of the gate, and the approval that it demands
+//  12. the ledger is unbroken
 //
 // They hold for runs that healed themselves, that were repeated by a reset of their workflow, and
 // that were forked from others. Only the test can check that the faults occurred and that most runs
@@ -49,6 +50,7 @@ func CheckInvariants(tb testing.TB, s *Stack, runs ...int64) {
 		c.isOver()
 		c.happenedOnce()
 		c.releasedOnce()
+		c.judged()
 		c.inOrder()
 		c.asHistorySays()
 		c.booked()
@@ -56,6 +58,9 @@ func CheckInvariants(tb testing.TB, s *Stack, runs ...int64) {
 	}
 	require.Equal(tb, s.canary, digestOf(tb, filepath.Join(s.Dir, "canary")), "a directory outside every workspace changed")
 	s.CheckSecrets(tb, runs...)
+	report, err := chain.Verify(tb.Context(), db, nil)
+	require.NoError(tb, err)
+	require.True(tb, report.OK(), "the ledger is broken: %v", report.Faults)
 }
 
 // checked is a run that is being checked.
@@ -300,6 +305,30 @@ func (c *checked) releasedOnce() {
 	require.Equal(c, []string{fmt.Sprint(c.id)}, slices.Compact(runs), c.which("all commits are from this run"))
 	merges := Git(c, c.run.Repo, "rev-list", "--count", "--merges", c.run.BaseCommit+".."+branch)
 	require.Equal(c, "0", merges, c.which("the branch has no merges"))
+}
+
+// judged checks that exactly what was released was allowed by the policy gate, or approved by a person,
+// before it was released.
+func (c *checked) judged() {
+	c.Helper()
+	if c.run.Settings.Gate == nil || c.run.ReleaseCommit == "" || strings.Contains(c.run.Repo, "://") {
+		return
+	}
+	tree := strings.TrimSpace(Git(c, c.run.Repo, "rev-parse", c.run.ReleaseCommit+"^{tree}"))
+	verdict := slices.IndexFunc(c.run.Gate, func(v contract.GateRecord) bool {
+		return v.Stage == contract.GateRelease && v.Tree == tree && (v.Decision == contract.GateAllow || v.Decision == contract.GateNeedsApproval && v.ApprovedBy != "")
+	})
+	require.GreaterOrEqual(c, verdict, 0, c.which("it released the tree %s, which the gate did not allow: %+v", tree, c.run.Gate))
+	id := c.run.Gate[verdict].ID
+	decided := slices.IndexFunc(c.run.Events, func(e contract.Event) bool {
+		var of struct {
+			Verdict int64 `json:"verdict_id"`
+		}
+		return json.Unmarshal(e.Payload, &of) == nil && of.Verdict == id
+	})
+	released := slices.IndexFunc(c.run.Events, func(e contract.Event) bool { return e.Type == contract.PhaseReleaser.CompletedEvent() })
+	require.GreaterOrEqual(c, decided, 0, c.which("the verdict has no event"))
+	require.True(c, released < 0 || decided < released, c.which("it was released before it was judged"))
 }
 
 // continuedOnce checks that a run that continues a branch has added its commits to it once, on top of
