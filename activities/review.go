@@ -253,6 +253,7 @@ func (t *reviewing) take(ctx context.Context, turn int, said review.Response) (e
 	for _, c := range calls { // another model may have answered, while the chosen one was out
 		if c.ExecutionID == t.in.Execution.ID && c.Turn == turn && c.Model != "" {
 			t.record.Model = c.Provider + "/" + c.Model
+			t.record.SameModel = t.in.SameModel && c.Model == t.in.Model.Model // none of the others is the author's
 		}
 	}
 	return err

@@ -240,6 +240,9 @@ func (w *runFixture) registerTestAndRelease() {
 		w.mu.Unlock()
 		out, failed := w.review(in)
 		if failed != nil {
+			if failed.RetryAfter > 0 {
+				return out, fault.ToTemporal(failed, 1)
+			}
 			return out, fault.ToTemporal(failed, fault.RetryOf(failed.Class).Attempts)
 		}
 		return out, nil

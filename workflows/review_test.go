@@ -201,3 +201,23 @@ func TestTheAuthorsModelReviewsOnlyIfThereIsNoOther(t *testing.T) {
 		}
 	}
 }
+
+func TestARunThatIsStoppedDuringAReviewEndsAsCancelled(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.gate = allowed
+	w.review = func(contract.ReviewInput) (contract.ReviewResult, *fault.Error) {
+		return contract.ReviewResult{}, fault.New(contract.ClassInfra, contract.CodeRateLimited, "later").After(time.Hour)
+	}
+	w.after(time.Minute, func() { w.update(contract.UpdateStop, contract.Command{ID: "1", By: "ann"}) })
+	result := w.orchestrate(t, reviewedRun)
+	require.Equal(t, contract.StatusCancelled, result.Status)
+	require.Empty(t, w.commits)
+	var ends []contract.ExecutionStatus
+	for _, r := range w.records {
+		if r.End != nil {
+			ends = append(ends, r.End.Status)
+		}
+	}
+	require.Contains(t, ends, contract.ExecutionCancelled)
+}
