@@ -71,6 +71,7 @@ type Backend interface {
 	ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error)
 	Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
 	SwitchModel(ctx context.Context, id int64, model string, temperature *float64, effort contract.Effort, c contract.Command) (contract.Ack, error)
+	Label(ctx context.Context, id int64, c store.LabelChange) (control.Labelled, error)
 	Tell(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
 	Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error)
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -37,5 +38,6 @@ func (r *Runs) gateOfFork(ctx context.Context, old *contract.GateSettings) (*con
 	if old.Policy == policy.Strict || slices.Contains(strictness, old.Policy) && s.Policy == policy.Permissive {
 		s.Policy = old.Policy
 	}
+	s.Approver = cmp.Or(s.Approver, old.Approver)
 	return s, nil
 }

@@ -132,6 +132,10 @@ func (g *Gate) Decide(ctx context.Context, c change.Change, f Facts) (policy.Ver
 	return v, found, nil
 }
 
+// earlierCommit says what to do about a finding in an earlier commit.
+const earlierCommit = " (in a commit that a later one changes; it would be published all the same, and a repair cannot change it: " +
+	"do the steps of the run again, with rgpt run replay RUN --phase builder)"
+
 // findings runs the guards on a change, and those that look for what must not be published on its
 // earlier states: a commit that takes something back does not unpublish it.
 func (g *Gate) findings(ctx context.Context, c change.Change) ([]change.Finding, error) {
@@ -152,7 +156,7 @@ func (g *Gate) findings(ctx context.Context, c change.Change) ([]change.Finding,
 		}
 		for _, f := range more {
 			if !slices.Contains(found, f) && !slices.Contains(amounts, f.Rule) {
-				f.Message += " (in a commit that a later one changes; it would be published all the same)"
+				f.Message += earlierCommit
 				found = append(found, f)
 			}
 		}

@@ -803,6 +803,7 @@ type Run struct {
 	SetupID           *int64
 	QueuedAt          *time.Time
 	FilesDeletedAt    *time.Time
+	Labels            []string
 }
 
 type RunEnd struct {
