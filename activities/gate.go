@@ -182,7 +182,7 @@ func (j *gateCase) subject() (string, error) {
 		Plan   change.Plan
 		Model  string
 		Review *gate.Review `json:",omitempty"`
-	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Settings.Gate.Labels, j.said, j.model(), j.review})
+	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Labels, j.said, j.model(), j.review})
 	if err != nil {
 		return "", fmt.Errorf("encode what is judged: %w", err)
 	}
@@ -270,7 +270,7 @@ func (j *gateCase) change(ctx context.Context) (change.Change, error) {
 			})
 		}
 	}
-	c.Author, c.Texts, c.Labels, c.Plan = j.author, j.texts, j.run.Settings.Gate.Labels, j.said
+	c.Author, c.Texts, c.Labels, c.Plan = j.author, j.texts, j.run.Labels, j.said
 	return c, nil
 }
 
@@ -313,7 +313,7 @@ func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.
 		return err
 	case in.Gate != v.Subject:
 		return fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"the policy gate has not judged what run %d would release; nothing was released", run.ID)
+			"the policy gate has not judged what run %d would release (its files, commits or labels have changed since); nothing was released", run.ID)
 	case v.Decision == contract.GateAllow:
 		return nil
 	case v.Decision == contract.GateDeny:

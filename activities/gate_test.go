@@ -19,9 +19,8 @@ func (h *fixture) gated(labels ...string) {
 	h.t.Helper()
 	settings := h.run.Settings
 	settings.Gate = gate.Settings(h.Config)
-	settings.Gate.Labels = labels
 	run, _, err := h.Store.CreateRun(h.t.Context(), store.NewRun{
-		Project: "p", GoalTitle: "Say more", Settings: settings, Spec: h.run.Spec, MaxRetries: 3,
+		Project: "p", GoalTitle: "Say more", Labels: labels, Settings: settings, Spec: h.run.Spec, MaxRetries: 3,
 		GivenPlan: &contract.Plan{Summary: "s", Steps: []contract.Step{{ID: "step-001", Name: "Say it", Description: "d"}}},
 	})
 	require.NoError(h.t, err)

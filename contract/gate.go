@@ -31,7 +31,6 @@ type GateSettings struct {
 	// Tests is how changes in tests are treated, as in verification.pinned_tests.
 	Tests      string         `json:"tests,omitempty"`
 	LabelRules GateLabelRules `json:"label_rules"`
-	Labels     []string       `json:"labels,omitempty"` // of the run
 	// Approver restricts the approvers of releases: ApproverNotAuthor; empty: anyone with a name.
 	Approver string `json:"approver,omitempty"`
 	// Review says how the change is reviewed before its release; nil: not at all.

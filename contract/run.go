@@ -420,14 +420,16 @@ type RunMessage struct {
 
 // The sender names that this program uses for commands of people who gave no name.
 const (
-	ByAPI       = "api"
-	ByDashboard = "dashboard"
+	ByAPI         = "api"
+	ByDashboard   = "dashboard"
+	ByCommandLine = "the command line"
+	ByUnnamed     = "unnamed" // as the ledger names a sender without any name
 )
 
 // Nameless reports whether a command came without the name of a person.
 func Nameless(by string) bool {
-	by = strings.TrimSpace(by)
-	return by == "" || by == ByAPI || by == ByDashboard
+	by = strings.ToLower(strings.TrimSpace(by))
+	return slices.Contains([]string{"", ByAPI, ByDashboard, ByCommandLine, ByUnnamed}, by)
 }
 
 // SamePerson reports whether two names are those of the same person. Names are compared without regard

@@ -74,6 +74,7 @@ func newRunCreate(a *app) *cobra.Command {
 	effortFlag(cmd, &c.Effort, "as configured")
 	f.StringVar(&c.Key, "idempotency-key", "", "requests with the same key create only one run")
 	f.BoolVar(&c.PlanOnly, "plan-only", false, "stop after planning")
+	f.StringArrayVar(&c.Labels, "label", nil, "label of the run, which the policy gate reads; repeatable")
 	f.StringVar(&c.PlanBy, "plan-by", "", "planner, deliberation (ALPHA and BETA), or auto, which uses deliberation if the planner rates the goal as complex (deliberation.plan_by)")
 	f.BoolVar(&c.ApprovePlan, "approve-plan", false, "wait for approval before building")
 	f.BoolVar(&c.ApproveRelease, "approve-release", false, "wait for approval before releasing")

@@ -54,6 +54,7 @@ func newRunList(a *app) *cobra.Command {
 	cmd.Flags().StringSliceVar(&statuses, "status", nil, "only runs with one of these statuses, such as done or builder_running")
 	cmd.Flags().StringVar(&phase, "phase", "", "only runs in this phase")
 	cmd.Flags().StringVar(&class, "error", "", "only runs that failed with this error class, such as LLM_ERROR")
+	cmd.Flags().StringArrayVar(&f.Labels, "label", nil, "only runs with this label; repeatable, all must match")
 	cmd.Flags().StringVar(&f.Project, "project", "", "only runs in this project")
 	cmd.Flags().StringVar(&f.Text, "text", "", "only runs with this text in the goal")
 	cmd.Flags().IntVar(&f.Limit, "limit", 50, "maximum number of results")
@@ -248,6 +249,9 @@ func candidateText(m contract.RouteCandidate) string {
 
 func (a *app) printDetails(d views.RunDetails) {
 	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, terminal.Clean(d.GoalTitle), terminal.Clean(d.Repo), d.BaseCommit, terminal.Clean(d.Project))
+	if len(d.Labels) > 0 {
+		fmt.Fprintf(a.out, "Labels: %s\n\n", terminal.Clean(strings.Join(d.Labels, ", ")))
+	}
 	if of := d.Settings.Attempt; of != nil {
 		fmt.Fprintf(a.out, "Attempt %d of %d at this goal; see rgpt run attempts %d\n\n", of.Number, of.Of, d.ID)
 	}

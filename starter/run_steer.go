@@ -47,6 +47,7 @@ func steering(a *app) []*cobra.Command {
 		newRunAdvance(a),
 		newRunSwitchModel(a),
 		newRunTell(a),
+		newRunLabel(a),
 		newRunMessages(a),
 		newRunHold(a),
 		newRunReleaseHold(a),
@@ -227,7 +228,7 @@ func caller() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
 	}
-	return "the command line"
+	return contract.ByCommandLine
 }
 
 // newRunCheck returns the command that reports to a run the result of a CI check or a review of its

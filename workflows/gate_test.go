@@ -235,3 +235,65 @@ func TestWhoAnswersSecondIsToldWhoWasFirst(t *testing.T) {
 	require.ErrorContains(t, second.err, "approval run-7/release has already been granted by ann")
 	require.ErrorContains(t, late.err, "approval run-7/release has already been granted by ann")
 }
+
+func TestALabelThatIsAddedAfterTheVerdictIsJudgedBeforeTheRelease(t *testing.T) {
+	t.Parallel()
+	for name, decision := range map[string]contract.GateDecision{"blocks": contract.GateDeny, "does not matter": contract.GateAllow} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRunFixture(t)
+			labelled := ""
+			w.gate = func(in contract.GateInput) contract.GateVerdict {
+				if in.Stage != contract.GateRelease {
+					return allowed(in)
+				}
+				v := allowed(in)
+				if labelled == "" {
+					v = verdictOn(in, contract.GateNeedsApproval, "workflow")
+				} else if decision == contract.GateDeny {
+					v = verdictOn(in, contract.GateDeny, "labels")
+				}
+				v.Subject += labelled
+				return v
+			}
+			w.after(time.Minute, func() {
+				labelled = " with a label"
+				w.env.SignalWorkflow(contract.SignalLabels, nil)
+				w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"})
+			})
+			result := w.orchestrate(t, gated)
+			require.Equal(t, []contract.GateStage{contract.GateStep, contract.GateRelease, contract.GateRelease}, stages(w.judged))
+			if decision == contract.GateDeny {
+				require.Equal(t, contract.CodeRejected, result.Failure.Code)
+				require.Contains(t, result.Failure.Message, "after a change of its labels, the policy gate denied")
+				require.Empty(t, w.commits)
+				return
+			}
+			require.Equal(t, contract.StatusDone, result.Status)
+			require.Contains(t, w.released.Gate, "with a label")
+		})
+	}
+}
+
+func TestAnApprovalIsNotValidForOtherLabels(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	labelled := ""
+	w.gate = func(in contract.GateInput) contract.GateVerdict {
+		if in.Stage != contract.GateRelease {
+			return allowed(in)
+		}
+		v := verdictOn(in, contract.GateNeedsApproval, "workflow")
+		v.Subject += labelled
+		return v
+	}
+	w.after(time.Minute, func() {
+		labelled = " with a label"
+		w.env.SignalWorkflow(contract.SignalLabels, nil)
+		w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"})
+	})
+	w.after(2*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "bob"}) })
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+	require.Equal(t, "bob", w.released.ApprovedBy)
+	require.Equal(t, 2, count(w.events(), contract.EventApprovalRequested))
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 )
@@ -29,7 +30,7 @@ func requestOf(n control.Creation) apitypes.CreateRequest {
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Effort: n.Effort, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
 		PrepareOnly: n.PrepareOnly, Environment: n.Environment, Pictures: n.Pictures,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, Remote: n.Remote, Settings: n.Settings,
-		By: n.By, Attempts: n.Attempts, AttemptModels: n.AttemptModels,
+		By: n.By, Labels: n.Labels, Attempts: n.Attempts, AttemptModels: n.AttemptModels,
 	}
 }
 
@@ -124,6 +125,13 @@ func (c *Client) Advance(ctx context.Context, id int64, w contract.Command) (con
 // SwitchModel switches a run to another model, starting with the next call.
 func (c *Client) SwitchModel(ctx context.Context, id int64, model string, temperature *float64, effort contract.Effort, w contract.Command) (contract.Ack, error) {
 	return ask[contract.Ack](ctx, c, command(apitypes.SwitchModelRequest{Attribution: attribution(w), Model: model, Temperature: temperature, Effort: effort, Agent: w.Agent}, runPath(id, "models")...))
+}
+
+// Label changes the labels of a run.
+func (c *Client) Label(ctx context.Context, id int64, l store.LabelChange) (control.Labelled, error) {
+	return ask[control.Labelled](ctx, c, command(apitypes.LabelRequest{
+		Attribution: apitypes.Attribution{By: l.By, Reason: l.Reason}, Add: l.Add, Remove: l.Remove,
+	}, runPath(id, "labels")...))
 }
 
 // Tell sends a message to the agents of a run.

@@ -39,7 +39,7 @@ func parameters(pairs ...string) url.Values {
 // ListRuns returns runs, newest first, like store.ListRuns. It returns an error for a filter that
 // cannot be sent to the server.
 func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, error) {
-	told := store.Filter{Status: f.Status, Phase: f.Phase, Project: f.Project, ErrorClass: f.ErrorClass, Text: f.Text, Since: f.Since, Until: f.Until, Limit: f.Limit}
+	told := store.Filter{Status: f.Status, Phase: f.Phase, Project: f.Project, ErrorClass: f.ErrorClass, Labels: f.Labels, Text: f.Text, Since: f.Since, Until: f.Until, Limit: f.Limit}
 	if !reflect.DeepEqual(told, f) {
 		return nil, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the HTTP API does not support this filter; run the command without --server on a machine that can access the database")
 	}
@@ -47,6 +47,9 @@ func (c *Client) ListRuns(ctx context.Context, f store.Filter) ([]store.Run, err
 	r.query = parameters("phase", string(f.Phase), "project", f.Project, "error", string(f.ErrorClass), "text", f.Text)
 	for _, status := range f.Status {
 		r.query.Add("status", string(status))
+	}
+	for _, label := range f.Labels {
+		r.query.Add("label", label)
 	}
 	for name, at := range map[string]time.Time{"since": f.Since, "until": f.Until} {
 		if !at.IsZero() {

@@ -102,6 +102,7 @@ type Links struct {
 
 // CreateRequest is the request to create a run.
 type CreateRequest struct {
+	Labels         []string              `json:"labels,omitempty" maxItems:"50" doc:"labels of the run, which the policy gate reads"`
 	By             string                `json:"by,omitempty" maxLength:"200" doc:"who creates the run; default: api"`
 	Repo           string                `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
 	Base           string                `json:"base,omitempty" doc:"branch, tag or commit to start from"`
@@ -223,6 +224,13 @@ type MessageRequest struct {
 	By   string `json:"by,omitempty" maxLength:"200" doc:"sender of the message; default: api"`
 	Text string `json:"text" minLength:"1" maxLength:"4096" doc:"what the agents should know or do"`
 	Step string `json:"step,omitempty" doc:"only the agents of this step get the message; default: all agents"`
+}
+
+// LabelRequest changes the labels of a run.
+type LabelRequest struct {
+	Attribution
+	Add    []string `json:"add,omitempty" maxItems:"50" doc:"labels to add"`
+	Remove []string `json:"remove,omitempty" maxItems:"50" doc:"labels to remove"`
 }
 
 // MessageList lists the messages to the agents of a run, oldest first.

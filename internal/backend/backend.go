@@ -12,8 +12,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/eval/report"
-	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/gate/explain"
+	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/ledger"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
@@ -73,6 +73,7 @@ type Backend interface {
 	ApproveEdited(ctx context.Context, id int64, plan contract.Plan, c contract.Command) (contract.Ack, error)
 	Advance(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
 	SwitchModel(ctx context.Context, id int64, model string, temperature *float64, effort contract.Effort, c contract.Command) (contract.Ack, error)
+	Label(ctx context.Context, id int64, c store.LabelChange) (control.Labelled, error)
 	Tell(ctx context.Context, id int64, c contract.Command) (contract.Ack, error)
 	Check(ctx context.Context, id int64, m contract.CheckMessage) (contract.Ack, error)
 

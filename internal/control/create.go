@@ -49,7 +49,8 @@ type Creation struct {
 	Remote         string            // remote to push to: a name or a URL; empty with Push: origin
 	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
 	Key            string            // idempotency key: requests with the same key create only one run
-	By             string            `json:"-"`          // who creates it: a person, or a client such as contract.ByAPI
+	By             string            `json:"-"` // who creates it: a person, or a client such as contract.ByAPI
+	Labels         []string          `json:",omitempty"`
 	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 
 	Attempts      int                   `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
@@ -227,6 +228,9 @@ func (c Creation) Check() error {
 	if c.PrepareOnly && c.Environment == EnvironmentNone {
 		return wrong("a build requires an environment; omit --env none")
 	}
+	if err := checkLabels(c.Labels); err != nil {
+		return err
+	}
 	if err := c.checkAttempts(); err != nil {
 		return err
 	}
@@ -342,13 +346,16 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	if s.Gate, err = r.gateSettings(ctx, cfg); err != nil {
 		return store.NewRun{}, err
 	}
+	if err := allowedLabels(s.Gate, c.Labels); err != nil {
+		return store.NewRun{}, err
+	}
 	project := cmp.Or(c.Project, setup.ProjectOf(repo.URL))
 	if spec.Verification.Durations, err = r.durations(ctx, project, repo.URL, spec.Verification.Shards); err != nil {
 		return store.NewRun{}, err
 	}
 	return store.NewRun{
 		Tenant: store.DefaultTenant, Project: project, MaxRetries: s.MaxRetries, IdempotencyKey: c.Key,
-		GivenPlan: c.Plan, Settings: settings, Spec: spec,
+		GivenPlan: c.Plan, Settings: settings, Spec: spec, Labels: c.Labels,
 	}, nil
 }
 

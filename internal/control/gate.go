@@ -72,6 +72,7 @@ func (r *Runs) gateOfFork(ctx context.Context, old *contract.GateSettings) (*con
 	if modes := contract.ReviewModes(); old.Review != nil && (s.Review == nil || slices.Index(modes, old.Review.Mode) < slices.Index(modes, s.Review.Mode)) {
 		s.Review = old.Review
 	}
+	s.Approver = cmp.Or(s.Approver, old.Approver)
 	return s, nil
 }
 

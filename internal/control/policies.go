@@ -15,7 +15,7 @@ type PoliciesInForce struct {
 	// Directory contains the operator's policies; empty: there are none.
 	Directory string          `json:"directory,omitempty"`
 	Bundles   []policy.Bundle `json:"bundles"`
-	Files     []PolicySource    `json:"files"`
+	Files     []PolicySource  `json:"files"`
 	Guards    []string        `json:"guards"`
 	Rules     policy.Rules    `json:"rules"`
 	Tests     string          `json:"tests"` // verification.pinned_tests

@@ -109,7 +109,7 @@ var adviceByCode = map[contract.Code]string{
 	contract.CodeBranchConflict:  "check what the release branch contains; rename or delete that branch if it is not needed, then retry",
 	contract.CodeStepBudget:      "state in the reason how to split the step or what to omit, then retry; for a larger budget (execution.step), start a new run",
 	contract.CodeTooLarge:        "state in the reason how to make the change smaller, then retry",
-	contract.CodeDenied:          "state in the reason how to reach the goal without what the policy denies, then retry; or adapt the policy (gate.policies) and start a new run",
+	contract.CodeDenied:          "state in the reason how to reach the goal without what the policy denies, then retry; if an earlier commit is denied, give up and do the steps again (rgpt run replay RUN --phase builder); or adapt the policy (gate.policies) and start a new run",
 	contract.CodeReview:          "read the findings of the review and state in the reason which ones to fix and how, then retry",
 	contract.CodeRepository:      "check that the repository and its base commit exist where the run expects them, then retry",
 }

@@ -181,6 +181,10 @@ func (g *Gate) evaluate(ctx context.Context, c change.Change, found []change.Fin
 	return v, in, err
 }
 
+// earlierCommit says what to do about a finding in an earlier commit.
+const earlierCommit = " (in a commit that a later one changes; it would be published all the same, and a repair cannot change it: " +
+	"do the steps of the run again, with rgpt run replay RUN --phase builder)"
+
 // findings runs the guards on a change, and those that look for what must not be published on its
 // earlier states: a commit that takes something back does not unpublish it.
 func (g *Gate) findings(ctx context.Context, c change.Change) ([]change.Finding, error) {
@@ -201,7 +205,7 @@ func (g *Gate) findings(ctx context.Context, c change.Change) ([]change.Finding,
 		}
 		for _, f := range more {
 			if !slices.Contains(found, f) && !slices.Contains(amounts, f.Rule) {
-				f.Message += " (in a commit that a later one changes; it would be published all the same)"
+				f.Message += earlierCommit
 				found = append(found, f)
 			}
 		}

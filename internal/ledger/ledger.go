@@ -22,6 +22,8 @@ const (
 	Person Actor = "person"
 	Agent  Actor = "agent"
 	System Actor = "system"
+	// Client is a client whose user gave no name: api, dashboard, the command line, or unnamed.
+	Client Actor = "client"
 )
 
 // Entry is one entry.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,7 +33,8 @@ type NewRun struct {
 	IdempotencyKey  string         // the same key returns the same run; empty: always a new one
 	RequestDigest   string         // distinguishes a repeated request from another one with the same key
 	GivenPlan       *contract.Plan // a plan as code; may be nil
-	EarlierWork     any            // what the run knows about the work that it continues, as JSON; only with Settings.FollowUp
+	Labels          []string
+	EarlierWork     any // what the run knows about the work that it continues, as JSON; only with Settings.FollowUp
 }
 
 // Run is a run from its row. Only Run and CreateRun set Spec.
@@ -45,6 +47,7 @@ type Run struct {
 	Repo            string            `json:"repo"`
 	BaseCommit      string            `json:"base_commit"`
 	BaseBranch      string            `json:"base_branch"`
+	Labels          []string          `json:"labels"` // sorted
 	Phase           contract.Phase    `json:"phase"`
 	Status          contract.Status   `json:"status"`
 	RetryCount      int               `json:"retry_count"`
@@ -91,6 +94,7 @@ type Filter struct {
 	Phase      contract.Phase
 	Project    string
 	ErrorClass contract.Class
+	Labels     []string  // all of them
 	Text       string    // is part of the goal's title or description, ignoring case
 	Since      time.Time // created then or later
 	Until      time.Time // created before
@@ -234,6 +238,9 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 	if n.IdempotencyKey != "" {
 		p.IdempotencyKey = &n.IdempotencyKey
 	}
+	p.Labels = rowconv.Convert(n.Labels, rowconv.Text)
+	slices.Sort(p.Labels)
+	p.Labels = NotNil(slices.Compact(p.Labels))
 	if n.Settings.Fork != nil {
 		p.ForkOf = &n.Settings.Fork.RunID
 	}
@@ -253,6 +260,9 @@ func (n NewRun) params() (db.CreateRunParams, error) {
 		p.PlanAuthor = "given"
 	}
 	created := map[string]any{"status": contract.StatusPending, "tenant": p.Tenant, "project": p.Project, "goal_title": p.GoalTitle}
+	if len(n.Labels) > 0 {
+		created["labels"] = p.Labels
+	}
 	if n.Settings.CreatedBy != "" {
 		created["by"] = rowconv.Text(n.Settings.CreatedBy)
 	}
@@ -356,6 +366,9 @@ func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {
 	if len(f.Status) == 0 {
 		params.Statuses = nil
 	}
+	if len(f.Labels) > 0 {
+		params.Labels = rowconv.Convert(f.Labels, rowconv.Text)
+	}
 	if !f.Since.IsZero() {
 		params.Since = &f.Since
 	}
@@ -376,7 +389,7 @@ func runOf(row db.GetRunRow) (Run, error) {
 	settings, err := rowconv.Decode[contract.Settings](row.Settings)
 	return Run{
 		ID: row.ID, Tenant: row.Tenant, Project: row.Project, GoalTitle: row.GoalTitle, GoalDescription: row.GoalDescription,
-		Repo: row.Repo, BaseCommit: row.BaseCommit, BaseBranch: row.BaseBranch,
+		Repo: row.Repo, BaseCommit: row.BaseCommit, BaseBranch: row.BaseBranch, Labels: row.Labels,
 		Phase: contract.Phase(row.Phase), Status: contract.Status(row.Status),
 		RetryCount: int(row.RetryCount), MaxRetries: int(row.MaxRetries), LastHealAction: row.LastHealAction,
 		QualityScore: row.QualityScore, WaitingFor: row.WaitingFor,

@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 )
 
@@ -80,6 +81,7 @@ func (s *Server) commandOperations(api huma.API) {
 	handle(s, api, follow, s.followUp)
 	handle(s, api, post("models", "Switch a run to another model, starting with the next call"), s.switchModel)
 	handle(s, api, post("messages", "Send a message to a run's agents, who get it with their next turn"), s.tell)
+	handle(s, api, post("labels", "Add and remove labels of a run"), s.label)
 	handle(s, api, post("checks", "Report a check or review result to a run that is watching its branch"), s.check)
 }
 
@@ -228,6 +230,15 @@ func (s *Server) tell(ctx context.Context, in *struct {
 	c := in.command("messages", apitypes.Attribution{By: in.Body.By})
 	c.Text, c.Step = in.Body.Text, in.Body.Step
 	return answered(s.Runs.Tell(ctx, in.ID, c))
+}
+
+func (s *Server) label(ctx context.Context, in *struct {
+	RunCommand
+	Body apitypes.LabelRequest
+}) (*body[control.Labelled], error) {
+	return answered(s.Runs.Label(ctx, in.ID, store.LabelChange{
+		Add: in.Body.Add, Remove: in.Body.Remove, By: cmp.Or(in.Body.By, contract.ByAPI), Reason: in.Body.Reason,
+	}))
 }
 
 func (s *Server) check(ctx context.Context, in *struct {

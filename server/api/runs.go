@@ -113,6 +113,7 @@ type filters struct {
 	Phase   string   `query:"phase" doc:"only runs in this phase"`
 	Project string   `query:"project" doc:"only runs in this project"`
 	Error   string   `query:"error" doc:"only runs that failed with this error class"`
+	Label   []string `query:"label,explode" maxItems:"50" doc:"only runs with this label; repeatable, all must match"`
 	Text    string   `query:"text" doc:"only runs with this text in the goal"`
 	Waiting bool     `query:"waiting" doc:"true: only runs waiting for a person"`
 	Since   string   `query:"since" doc:"only runs created at or after this time, such as 2026-01-31T08:00:00Z (RFC 3339)"`
@@ -123,7 +124,7 @@ type filters struct {
 
 // filter returns the store filter, or an error if no run can match it.
 func (in *filters) filter() (f store.Filter, err error) {
-	f = store.Filter{Phase: contract.Phase(in.Phase), Project: in.Project, ErrorClass: contract.Class(in.Error), Text: in.Text, Limit: in.Limit}
+	f = store.Filter{Phase: contract.Phase(in.Phase), Project: in.Project, ErrorClass: contract.Class(in.Error), Labels: in.Label, Text: in.Text, Limit: in.Limit}
 	for _, status := range in.Status {
 		for one := range strings.SplitSeq(status, ",") {
 			if one != "" {
@@ -212,7 +213,7 @@ func creationOf(in *newRun) (control.Creation, error) {
 	}
 	return control.Creation{
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Effort: b.Effort, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
-		PrepareOnly: b.PrepareOnly, Environment: b.Environment, Pictures: b.Pictures,
+		Labels: b.Labels, PrepareOnly: b.PrepareOnly, Environment: b.Environment, Pictures: b.Pictures,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key, By: cmp.Or(b.By, contract.ByAPI),
 		Attempts: b.Attempts, AttemptModels: b.AttemptModels,
 	}, param.CheckText(texts...)

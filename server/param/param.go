@@ -65,6 +65,11 @@ func CheckFilter(f store.Filter) error {
 	if err := CheckText("project", f.Project, "text", f.Text); err != nil {
 		return err
 	}
+	for _, label := range f.Labels {
+		if bad := contract.LabelProblem(label); bad != "" {
+			return apitypes.BadRequest(fmt.Sprintf("label %.110q %s", label, bad))
+		}
+	}
 	for _, status := range f.Status {
 		if err := OneOf("status", status, contract.Statuses()); err != nil {
 			return err

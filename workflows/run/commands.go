@@ -62,6 +62,7 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 		},
 		Refused: r.refuse,
 	}
+	r.receiveLabels(ctx)
 	approve := r.command(contract.UpdateApprove, r.checkApprove, r.applyApprove)
 	approve.Prepare = r.readEdited
 	if err := r.commands.Register(ctx, commandIDs,
@@ -242,10 +243,8 @@ func (r *run) awaitStart(ctx workflow.Context, p contract.Phase) *contract.Failu
 	switch {
 	case p == contract.PhaseBuilder && s.ApprovePlan && !r.hasApproval(contract.ApprovalPlan):
 		return r.askApproval(ctx, contract.ApprovalPlan)
-	case p == contract.PhaseReleaser && !r.hasApproval(contract.ApprovalRelease):
-		if needed, _ := r.needsRelease(); needed {
-			return r.askApproval(ctx, contract.ApprovalRelease)
-		}
+	case p == contract.PhaseReleaser:
+		return r.awaitRelease(ctx)
 	}
 	return nil
 }

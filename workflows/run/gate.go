@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
 	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
 )
@@ -13,7 +14,7 @@ import (
 // judgeRelease has the policy gate judge what the run would release, and keeps its verdict for the
 // approval and the release. It returns the failure of a change that is denied.
 func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef) *contract.Failure {
-	r.Gate = contract.GateVerdict{}
+	r.Gate, r.Relabelled = contract.GateVerdict{}, false
 	if r.in.Settings.Gate == nil || !r.changesAnything() {
 		return nil // nothing would be released
 	}
@@ -42,6 +43,38 @@ func (r *run) gateInput(execution contract.ExecutionRef, quick bool) contract.Ga
 	return contract.GateInput{
 		Execution: execution, Stage: contract.GateRelease, PlanID: r.PlanID,
 		From: r.in.Settings.Repo.Workspace().Slim(), To: r.Workspace, Stages: r.Stages, Credits: credits, LocalOnly: quick,
+	}
+}
+
+// receiveLabels notes changes of the run's labels.
+func (r *run) receiveLabels(ctx workflow.Context) {
+	changed := workflow.GetSignalChannel(ctx, contract.SignalLabels)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			changed.Receive(ctx, nil)
+			r.Relabelled = true
+		}
+	})
+}
+
+// awaitRelease waits until the release may start: the policy gate has judged it with the run's current
+// labels, and a person has approved exactly that if it is required.
+func (r *run) awaitRelease(ctx workflow.Context) *contract.Failure {
+	for {
+		if r.Relabelled && len(r.Steps) > 1000 {
+			if failure := r.judgeRelease(ctx, r.Executions[string(contract.PhaseTester)]); failure != nil {
+				// Its files were not denied before, so an agent cannot correct it.
+				return &fault.New(contract.ClassHuman, contract.CodeRejected, "after a change of its labels, %s", failure.Message).Failure
+			}
+			continue
+		}
+		needed, _ := r.needsRelease()
+		if !needed || r.hasApproval(contract.ApprovalRelease) {
+			return nil
+		}
+		if failure := r.askApproval(ctx, contract.ApprovalRelease); failure != nil {
+			return failure
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/gate/change"
 )
 
@@ -162,7 +164,10 @@ func (e *Engine) runHelper(ctx context.Context, task helperTask) (answer helperA
 	case errors.As(err, &exit) && exit.ExitCode() == exitSetup:
 		return answer, "", errors.New("the helper process could not limit its resources")
 	case limited.Err() != nil, errors.As(err, &exit) && exit.ExitCode() == exitTimeout:
-		return answer, fmt.Sprintf("the policies in %s did not finish within %s; make them faster on the base branch", RepositoryDir, task.Timeout), nil
+		// No verdict: on a busy host, the same policies may finish the next time.
+		return answer, "", fault.New(contract.ClassInfra, contract.CodeTimeout,
+			"the policies in %s of the base commit did not finish within %s (gate.timeout), so the change was not judged; "+
+				"if the worker's host is not overloaded, make them faster on the base branch, or raise the limit", RepositoryDir, task.Timeout)
 	case err != nil || out.over:
 		return answer, fmt.Sprintf("the policies in %s used too much memory or time (limits: %d MiB, %s); make them simpler on the base branch", RepositoryDir, task.Memory>>20, task.Timeout), nil
 	}

@@ -91,7 +91,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 	}
 	return store.NewRun{
 		Tenant: old.Tenant, Project: old.Project, GoalTitle: old.GoalTitle, GoalDescription: description,
-		Settings: s, MaxRetries: s.MaxRetries, Spec: old.Spec, GivenPlan: &plan, EarlierWork: work,
+		Settings: s, MaxRetries: s.MaxRetries, Spec: old.Spec, GivenPlan: &plan, EarlierWork: work, Labels: old.Labels,
 	}, nil
 }
 

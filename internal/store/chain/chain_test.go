@@ -36,6 +36,29 @@ func filled(t *testing.T, f *storetest.Fixture, n int) {
 	}
 }
 
+func TestOnlyANamedPersonIsAPersonInTheLedger(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	var events []contract.EventDraft
+	for _, by := range []string{"ann", contract.ByAPI, "Dashboard", contract.ByCommandLine, ""} {
+		events = append(events, contract.EventDraft{Type: contract.EventApprovalGranted, Payload: map[string]any{"by": by}})
+	}
+	events = append(events, contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]any{"stopping": true, "by": ""}},
+		contract.EventDraft{Type: contract.EventApprovalExpired, Payload: map[string]any{"by": ""}})
+	f.Apply(t, contract.Record{Events: events})
+	entries, err := chain.List(t.Context(), f.Store, chain.Filter{RunID: f.First.ID})
+	require.NoError(t, err)
+	var got []string
+	for i := len(entries) - 2; i >= 0; i-- { // without run.created
+		got = append(got, fmt.Sprint(entries[i].Actor, " ", entries[i].Name, " ", entries[i].Action))
+	}
+	require.Equal(t, []string{
+		"person ann approval.granted", "client api approval.granted", "client Dashboard approval.granted", "client the command line approval.granted",
+		"client unnamed approval.granted", "client unnamed run.updated", "system rgpt approval.expired",
+	}, got)
+	require.True(t, verify(t, f).OK())
+}
+
 func TestEveryActOfARunIsAnEntryOfItsAuthor(t *testing.T) {
 	t.Parallel()
 	f := storetest.Setup(t)

@@ -828,6 +828,7 @@ type Run struct {
 	SetupID           *int64
 	QueuedAt          *time.Time
 	FilesDeletedAt    *time.Time
+	Labels            []string
 }
 
 type RunEnd struct {

@@ -59,24 +59,76 @@ func (q *Queries) Approvals(ctx context.Context, runID int64) ([]Approval, error
 	return items, nil
 }
 
+const changeLabel = `-- name: ChangeLabel :one
+WITH known AS (
+    SELECT r.id, coalesce(array_position(r.labels, $2::text), 0) > 0 AS has, cardinality(r.labels) >= $3::int AS full_,
+           ARRAY(SELECT l.label FROM unnest(r.labels || $2) AS l (label) ORDER BY l.label COLLATE "C") AS more,
+           array_remove(r.labels, $2) AS less
+    FROM orchestrator_runs r WHERE r.id = $4 AND r.kind = 'run' FOR UPDATE
+), changed AS (
+    UPDATE orchestrator_runs r
+    SET labels = CASE WHEN $1::bool THEN k.more ELSE k.less END, event_seq = r.event_seq + 1, updated_at = clock_timestamp()
+    FROM known k
+    WHERE r.id = k.id AND k.has <> $1 AND NOT ($1 AND k.full_)
+    RETURNING r.id, r.event_seq
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT c.id, c.event_seq, $5::text, $6::jsonb FROM changed c
+)
+SELECT (c.id IS NOT NULL)::bool AS changed, ($1 AND NOT k.has AND k.full_)::bool AS full_of_labels,
+       (CASE WHEN c.id IS NULL THEN '' ELSE pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text END)::text AS notified
+FROM known k LEFT JOIN changed c ON true
+`
+
+type ChangeLabelParams struct {
+	Added     bool
+	Label     string
+	Most      int32
+	RunID     int64
+	EventType string
+	Payload   json.RawMessage
+}
+
+type ChangeLabelRow struct {
+	Changed      bool
+	FullOfLabels bool
+	Notified     string
+}
+
+// Adds or removes a label of a run, with its event. Changed is false if the run already has it, or does not
+// have it; full, if the run has as many labels as allowed.
+func (q *Queries) ChangeLabel(ctx context.Context, arg ChangeLabelParams) (ChangeLabelRow, error) {
+	row := q.db.QueryRow(ctx, changeLabel,
+		arg.Added,
+		arg.Label,
+		arg.Most,
+		arg.RunID,
+		arg.EventType,
+		arg.Payload,
+	)
+	var i ChangeLabelRow
+	err := row.Scan(&i.Changed, &i.FullOfLabels, &i.Notified)
+	return i, err
+}
+
 const createRun = `-- name: CreateRun :one
 WITH original AS (
     SELECT r.id FROM orchestrator_runs r WHERE r.id = $1::bigint AND r.files_deleted_at IS NULL FOR SHARE
 ), created AS (
     INSERT INTO orchestrator_runs (tenant, project, goal_title, goal_description, repo, base_commit, base_branch,
-                                   max_retries, settings, spec, idempotency_key, request_digest, event_seq, plan_id)
+                                   max_retries, settings, spec, idempotency_key, request_digest, event_seq, plan_id, labels)
     SELECT $2, $3, $4, $5, $6, $7, $8,
            $9, $10, $11, $12, $13, 1,
-           CASE WHEN $14::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END
+           CASE WHEN $14::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END, $15::text[]
     WHERE $1::bigint IS NULL OR EXISTS (SELECT FROM original)
     ON CONFLICT (tenant, idempotency_key) DO NOTHING
     RETURNING id, plan_id
 ), event AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
-    SELECT c.id, 1, $15::text, $16::jsonb FROM created c
+    SELECT c.id, 1, $16::text, $17::jsonb FROM created c
 ), given AS (
     INSERT INTO orchestrator_plans (id, run_id, author, plan)
-    SELECT c.plan_id, c.id, $17::text, $14 FROM created c WHERE c.plan_id IS NOT NULL
+    SELECT c.plan_id, c.id, $18::text, $14 FROM created c WHERE c.plan_id IS NOT NULL
 )
 SELECT c.id, pg_notify('rgpt_events', c.id || ':1')::text AS notified FROM created c
 `
@@ -96,6 +148,7 @@ type CreateRunParams struct {
 	IdempotencyKey  *string
 	RequestDigest   string
 	Plan            json.RawMessage
+	Labels          []string
 	EventType       string
 	Payload         json.RawMessage
 	PlanAuthor      string
@@ -126,6 +179,7 @@ func (q *Queries) CreateRun(ctx context.Context, arg CreateRunParams) (CreateRun
 		arg.IdempotencyKey,
 		arg.RequestDigest,
 		arg.Plan,
+		arg.Labels,
 		arg.EventType,
 		arg.Payload,
 		arg.PlanAuthor,
@@ -186,7 +240,7 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
-       environment, baseline, setup_id, files_deleted_at
+       environment, baseline, setup_id, files_deleted_at, labels
 FROM orchestrator_runs WHERE id = $1 AND kind = 'run'
 `
 
@@ -227,6 +281,7 @@ type GetRunRow struct {
 	Baseline        string
 	SetupID         *int64
 	FilesDeletedAt  *time.Time
+	Labels          []string
 }
 
 func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
@@ -269,6 +324,7 @@ func (q *Queries) GetRun(ctx context.Context, id int64) (GetRunRow, error) {
 		&i.Baseline,
 		&i.SetupID,
 		&i.FilesDeletedAt,
+		&i.Labels,
 	)
 	return i, err
 }
@@ -278,20 +334,21 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
-       environment, baseline, setup_id, files_deleted_at
+       environment, baseline, setup_id, files_deleted_at, labels
 FROM orchestrator_runs
 WHERE kind = 'run'
   AND ($1::text IS NULL OR tenant = $1)
   AND ($2::text IS NULL OR project = $2)
   AND ($3::text IS NULL OR phase = $3)
   AND ($4::text[] IS NULL OR status = ANY ($4::text[]))
-  AND ($5::text IS NULL OR error_class = $5)
-  AND ($6::text IS NULL OR strpos(lower(goal_title || ' ' || goal_description), lower($6)) > 0)
-  AND ($7::timestamptz IS NULL OR created_at >= $7)
-  AND ($8::timestamptz IS NULL OR created_at < $8)
-  AND ($9::timestamptz IS NULL OR (created_at, id) < ($9, $10::bigint))
+  AND ($5::text[] IS NULL OR labels @> $5::text[])
+  AND ($6::text IS NULL OR error_class = $6)
+  AND ($7::text IS NULL OR strpos(lower(goal_title || ' ' || goal_description), lower($7)) > 0)
+  AND ($8::timestamptz IS NULL OR created_at >= $8)
+  AND ($9::timestamptz IS NULL OR created_at < $9)
+  AND ($10::timestamptz IS NULL OR (created_at, id) < ($10, $11::bigint))
 ORDER BY created_at DESC, id DESC
-LIMIT $11::int
+LIMIT $12::int
 `
 
 type ListRunsParams struct {
@@ -299,6 +356,7 @@ type ListRunsParams struct {
 	Project    *string
 	Phase      *string
 	Statuses   []string
+	Labels     []string
 	ErrorClass *string
 	Text       *string
 	Since      *time.Time
@@ -345,6 +403,7 @@ type ListRunsRow struct {
 	Baseline        string
 	SetupID         *int64
 	FilesDeletedAt  *time.Time
+	Labels          []string
 }
 
 // Newest first. Planned for each call, so that unused filters are dropped and the
@@ -355,6 +414,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 		arg.Project,
 		arg.Phase,
 		arg.Statuses,
+		arg.Labels,
 		arg.ErrorClass,
 		arg.Text,
 		arg.Since,
@@ -407,6 +467,7 @@ func (q *Queries) ListRuns(ctx context.Context, arg ListRunsParams) ([]ListRunsR
 			&i.Baseline,
 			&i.SetupID,
 			&i.FilesDeletedAt,
+			&i.Labels,
 		); err != nil {
 			return nil, err
 		}

@@ -7,10 +7,10 @@ WITH original AS (
     SELECT r.id FROM orchestrator_runs r WHERE r.id = sqlc.narg(fork_of)::bigint AND r.files_deleted_at IS NULL FOR SHARE
 ), created AS (
     INSERT INTO orchestrator_runs (tenant, project, goal_title, goal_description, repo, base_commit, base_branch,
-                                   max_retries, settings, spec, idempotency_key, request_digest, event_seq, plan_id)
+                                   max_retries, settings, spec, idempotency_key, request_digest, event_seq, plan_id, labels)
     SELECT @tenant, @project, @goal_title, @goal_description, @repo, @base_commit, @base_branch,
            @max_retries, @settings, sqlc.narg(spec), sqlc.narg(idempotency_key), @request_digest, 1,
-           CASE WHEN sqlc.narg(plan)::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END
+           CASE WHEN sqlc.narg(plan)::jsonb IS NOT NULL THEN nextval('orchestrator_plans_id_seq') END, @labels::text[]
     WHERE sqlc.narg(fork_of)::bigint IS NULL OR EXISTS (SELECT FROM original)
     ON CONFLICT (tenant, idempotency_key) DO NOTHING
     RETURNING id, plan_id
@@ -84,7 +84,7 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
-       environment, baseline, setup_id, files_deleted_at
+       environment, baseline, setup_id, files_deleted_at, labels
 FROM orchestrator_runs WHERE id = @id AND kind = 'run';
 
 -- name: RunOutputs :one
@@ -97,13 +97,14 @@ SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, bas
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,
        error_class, error_code, error_message, error_cause, release_branch, release_commit, plan_id,
        settings, NULL::jsonb AS spec, workflow_id, workflow_run_id, event_seq, created_at, updated_at, started_at, finished_at, staying_until,
-       environment, baseline, setup_id, files_deleted_at
+       environment, baseline, setup_id, files_deleted_at, labels
 FROM orchestrator_runs
 WHERE kind = 'run'
   AND (sqlc.narg(tenant)::text IS NULL OR tenant = sqlc.narg(tenant))
   AND (sqlc.narg(project)::text IS NULL OR project = sqlc.narg(project))
   AND (sqlc.narg(phase)::text IS NULL OR phase = sqlc.narg(phase))
   AND (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
+  AND (sqlc.narg(labels)::text[] IS NULL OR labels @> sqlc.narg(labels)::text[])
   AND (sqlc.narg(error_class)::text IS NULL OR error_class = sqlc.narg(error_class))
   AND (sqlc.narg(text)::text IS NULL OR strpos(lower(goal_title || ' ' || goal_description), lower(sqlc.narg(text))) > 0)
   AND (sqlc.narg(since)::timestamptz IS NULL OR created_at >= sqlc.narg(since))
@@ -162,3 +163,25 @@ WHERE run_id = @run_id AND id = @id AND coalesce(edits_taken_by, @execution_id) 
 
 -- name: PlanByID :one
 SELECT plan FROM orchestrator_plans WHERE run_id = @run_id AND id = @id;
+
+-- name: ChangeLabel :one
+-- Adds or removes a label of a run, with its event. Changed is false if the run already has it, or does not
+-- have it; full, if the run has as many labels as allowed.
+WITH known AS (
+    SELECT r.id, coalesce(array_position(r.labels, @label::text), 0) > 0 AS has, cardinality(r.labels) >= @most::int AS full_,
+           ARRAY(SELECT l.label FROM unnest(r.labels || @label) AS l (label) ORDER BY l.label COLLATE "C") AS more,
+           array_remove(r.labels, @label) AS less
+    FROM orchestrator_runs r WHERE r.id = @run_id AND r.kind = 'run' FOR UPDATE
+), changed AS (
+    UPDATE orchestrator_runs r
+    SET labels = CASE WHEN @added::bool THEN k.more ELSE k.less END, event_seq = r.event_seq + 1, updated_at = clock_timestamp()
+    FROM known k
+    WHERE r.id = k.id AND k.has <> @added AND NOT (@added AND k.full_)
+    RETURNING r.id, r.event_seq
+), written AS (
+    INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
+    SELECT c.id, c.event_seq, @event_type::text, @payload::jsonb FROM changed c
+)
+SELECT (c.id IS NOT NULL)::bool AS changed, (@added AND NOT k.has AND k.full_)::bool AS full_of_labels,
+       (CASE WHEN c.id IS NULL THEN '' ELSE pg_notify('rgpt_events', c.id || ':' || c.event_seq)::text END)::text AS notified
+FROM known k LEFT JOIN changed c ON true;

@@ -50,6 +50,8 @@ type State struct {
 	Transcript     *contract.SaveTranscriptResult          // of that deliberation; nil: not kept yet
 	SwitchedModels map[contract.Agent]contract.ModelChoice // models that people chose for the deliberation's members
 
+	Relabelled bool // the run's labels were changed since the gate judged its release
+
 	Authors []string // the people who created the run, or steered or edited its change
 
 	Chosen bool // this attempt may be released, if it is one of several
