@@ -197,7 +197,7 @@ func TestTheModelOrdersMoreFilesThanAreShownButNotMoreThanItsLimit(t *testing.T)
 	require.Equal(t, int64(1), h.asked.Load())
 }
 
-func TestAResponseThatIsNoOrderOfAllFilesKeepsTheOrderAndSaysSo(t *testing.T) {
+func TestAResponseThatDoesNotOrderAllFilesKeepsTheOrderAndSaysSo(t *testing.T) {
 	t.Parallel()
 	for rules, want := range map[string]string{
 		ordering("{order: [1, 1, 2]}"):                                           "names file 1 twice",

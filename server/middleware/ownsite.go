@@ -7,8 +7,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/apitypes"
 )
 
-// FromOtherSite reports whether a page of another site made the browser send a request. Clients that
-// are no browsers do not say where a request comes from.
+// FromOtherSite reports whether a page of another site made the browser send a request. Only browsers
+// say so: requests of other programs count as the user's own.
 func FromOtherSite(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site != "" && site != "same-origin" && site != "none"
