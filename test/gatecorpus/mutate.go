@@ -31,7 +31,7 @@ type operator struct {
 
 // mutationOf returns a mutation of a change: by one of the operators that apply, which the name
 // chooses.
-func mutationOf(ctx context.Context, name string, c change.Change) (Patch, bool, error) {
+func mutationOf(ctx context.Context, name string, c change.Change, operators []operator) (Patch, bool, error) {
 	order := slices.Clone(operators)
 	sum := sha256.Sum256([]byte("operators of " + name))
 	order = append(order[int(sum[0])%len(order):], order[:int(sum[0])%len(order)]...)
