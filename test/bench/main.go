@@ -56,10 +56,12 @@ const (
 	sectionCoverage = "coverage"
 	// Conversations with models: caching, cost, and what the client adds to a call.
 	sectionModels = "models"
+	// Judging changes by the policy gate.
+	sectionGate = "gate"
 )
 
 func sections() []string {
-	return []string{sectionRuns, sectionCLI, sectionHeal, sectionDeliberations, sectionRestart, sectionBuild, sectionDashboard, sectionCoverage, sectionModels}
+	return []string{sectionRuns, sectionCLI, sectionHeal, sectionDeliberations, sectionRestart, sectionBuild, sectionDashboard, sectionCoverage, sectionModels, sectionGate}
 }
 
 func main() {
@@ -157,6 +159,7 @@ type results struct {
 	Coverage      []coverageResult    `json:"coverage,omitempty"`
 	Models        []modelResult       `json:"models,omitempty"`
 	LiveText      []liveTextResult    `json:"live_text,omitempty"`
+	Gate          []gateResult        `json:"gate,omitempty"`
 }
 
 // run starts the stack, measures, prints the results, and stops the stack.
@@ -192,6 +195,12 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 			return err
 		}
 	}
+	if slices.Contains(o.sections, sectionGate) {
+		var err error
+		if all.Gate, err = measureGate(ctx, say); err != nil {
+			return err
+		}
+	}
 	if slices.ContainsFunc(o.sections, needsStack) {
 		if err := measureStack(ctx, o, &all, say); err != nil {
 			return err
@@ -206,7 +215,7 @@ func run(ctx context.Context, o options, out, errs io.Writer) error {
 }
 
 func needsStack(section string) bool {
-	return !slices.Contains([]string{sectionBuild, sectionDashboard, sectionCoverage, sectionModels}, section)
+	return !slices.Contains([]string{sectionBuild, sectionDashboard, sectionCoverage, sectionModels, sectionGate}, section)
 }
 
 // measureStack runs the measurements that need a running stack.

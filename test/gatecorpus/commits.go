@@ -94,7 +94,7 @@ func choose(ctx context.Context, mirrors string, n int, out io.Writer) error {
 	return nil
 }
 
-// commits judges the commits of data/commits.txt of which there are clones, and a mutation of each.
+// commits judges the commits of data/commits.txt of which there are clones, and mutations of each.
 func (j *judge) commits(ctx context.Context, o options, errs io.Writer) error {
 	list, err := data.ReadFile("data/commits.txt")
 	if err != nil {
@@ -127,7 +127,7 @@ func (j *judge) commits(ctx context.Context, o options, errs io.Writer) error {
 	return nil
 }
 
-// commit judges one commit and a mutation of it.
+// commit judges one commit and mutations of it.
 func (j *judge) commit(ctx context.Context, o *objects, repo, commit string, half Half) error {
 	c, err := o.change(ctx, commit)
 	if err != nil {
@@ -140,12 +140,21 @@ func (j *judge) commit(ctx context.Context, o *objects, repo, commit string, hal
 		return fmt.Errorf("judge %s: %w", name, err)
 	}
 	j.outcomes = append(j.outcomes, outcomes(Patch{Name: name, Source: Commit, Half: half, Change: c}, found, j.guards)...)
-	p, ok, err := mutationOf(ctx, name, c)
-	if err != nil || !ok {
-		return err
+	// Few commits have tests or an API, so that those that do have a mutation of them too.
+	for _, from := range [][]operator{slices.Concat(secretOperators, pathOperators, runOperators, textOperators), codeOperators} {
+		p, ok, err := mutationOf(ctx, name, c, from)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		p.Half, p.Original = half, found
+		if err := j.judge(ctx, p); err != nil {
+			return err
+		}
 	}
-	p.Half, p.Original = half, found
-	return j.judge(ctx, p)
+	return nil
 }
 
 // objects reads a clone.

@@ -269,7 +269,7 @@ func (e entry) fill(text string) (string, error) {
 	funcs := template.FuncMap{
 		"b64":  func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
 		"hexa": func(s string) string { return hex.EncodeToString([]byte(s)) },
-		"der":  func() string { return r.der() },
+		"der":  r.der,
 		"wide": func(s string) string { return strings.Join(strings.Split(s, ""), "\x00") },
 		"escaped": func(s string) string {
 			out := ""

@@ -69,43 +69,47 @@ func outcomes(p Patch, found []change.Finding, guards []change.Guard) (out []Out
 		out = append(out, Outcome{Guard: guard, Patch: p.Name, Source: p.Source, Half: p.Half, Class: p.Class, Result: r, Why: why})
 	}
 	if p.Guard != "" {
-		for _, f := range found {
-			if f.Guard == p.Guard && p.finds(f) && !slices.Contains(p.Original, f) {
-				add(p.Guard, Found, describe(f))
-				return out
-			}
-		}
-		var said []string
-		for _, f := range found {
-			if f.Guard == p.Guard {
-				said = append(said, describe(f))
-			}
-		}
-		add(p.Guard, Missed, strings.Join(said, "; "))
+		result, why := harmful(p, found)
+		add(p.Guard, result, why)
 		return out
 	}
 	for _, g := range guards {
-		name := g.Name()
-		if p.About != "" && p.About != name {
-			continue
+		if p.About == "" || p.About == g.Name() {
+			result, why := harmless(p, found, g.Name())
+			add(g.Name(), result, why)
 		}
-		result, why := Quiet, ""
-		for _, f := range found {
-			if f.Guard != name || !alarm(f) {
-				continue
-			}
-			if p.Source == Commit && justified(p.Change, f) {
-				if result == Quiet {
-					result, why = TrueAlarm, describe(f)
-				}
-				continue
-			}
-			result, why = FalseAlarm, describe(f)
-			break
-		}
-		add(name, result, why)
 	}
 	return out
+}
+
+// harmful says whether the guard of a harmful patch found it.
+func harmful(p Patch, found []change.Finding) (Result, string) {
+	var said []string
+	for _, f := range found {
+		if f.Guard != p.Guard {
+			continue
+		}
+		if p.finds(f) && !slices.Contains(p.Original, f) {
+			return Found, describe(f)
+		}
+		said = append(said, describe(f))
+	}
+	return Missed, strings.Join(said, "; ")
+}
+
+// harmless says whether a guard had an alarm about a harmless patch.
+func harmless(p Patch, found []change.Finding, guard string) (result Result, why string) {
+	result = Quiet
+	for _, f := range found {
+		switch {
+		case f.Guard != guard || !alarm(f):
+		case p.Source != Commit || !justified(p.Change, f):
+			return FalseAlarm, describe(f)
+		case result == Quiet:
+			result, why = TrueAlarm, describe(f)
+		}
+	}
+	return result, why
 }
 
 // finds reports whether a finding is the expected one.

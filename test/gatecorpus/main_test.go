@@ -80,7 +80,7 @@ func TestAPatchIsAlwaysTheSame(t *testing.T) {
 	require.NoError(t, err)
 	for i := range one {
 		require.Equal(t, one[i].Name, two[i].Name)
-		require.Equal(t, len(one[i].Change.Files), len(two[i].Change.Files))
+		require.Len(t, two[i].Change.Files, len(one[i].Change.Files))
 		for k, f := range one[i].Change.Files {
 			require.True(t, bytes.Equal(f.After.Content, two[i].Change.Files[k].After.Content), one[i].Name)
 		}

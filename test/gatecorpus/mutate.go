@@ -31,7 +31,7 @@ type operator struct {
 
 // mutationOf returns a mutation of a change: by one of the operators that apply, which the name
 // chooses.
-func mutationOf(ctx context.Context, name string, c change.Change) (Patch, bool, error) {
+func mutationOf(ctx context.Context, name string, c change.Change, operators []operator) (Patch, bool, error) {
 	order := slices.Clone(operators)
 	sum := sha256.Sum256([]byte("operators of " + name))
 	order = append(order[int(sum[0])%len(order):], order[:int(sum[0])%len(order)]...)
@@ -177,7 +177,7 @@ var secretOperators = []operator{
 		return mutant{"secrets", "secrets", []string{"private-key"}, contract.SeverityMedium, p}, true
 	}},
 	{"settings with a token", func(_ context.Context, r random, c *change.Change) (mutant, bool) {
-		_, value := r.token()
+		value := r.token()
 		p := pick(r, ".env", "config/prod.yaml", "deploy/values.yaml", "app.properties")
 		add(c, p, change.ModeFile, "# production\nname: shop\nkey="+value+"\n")
 		return mutant{"secrets", "secrets", nil, contract.SeverityMajor, p}, true
@@ -190,7 +190,7 @@ func inLine(r random, c *change.Change, line func(value string) string) (mutant,
 	if i < 0 {
 		return mutant{}, false
 	}
-	_, value := r.token()
+	value := r.token()
 	edit(c, i, insert(r, string(c.Files[i].After.Content), line(value)))
 	return mutant{"secrets", "secrets", []string{"token"}, contract.SeverityMajor, c.Files[i].Path}, true
 }
@@ -285,7 +285,7 @@ var runOperators = []operator{
 		type squat struct{ file, text string }
 		s := pick(r,
 			squat{"requirements-extra.txt", "reqeusts==2.31.0\n"}, squat{"requirements-extra.txt", "python-dateutils==2.9.0\n"}, squat{"requirements-extra.txt", "djanga==5.0\n"}, squat{"requirements-extra.txt", "nunpy==1.26.0\n"},
-			squat{"extra/package.json", `{"dependencies": {"expresss": "^4.0.0"}}`}, squat{"extra/package.json", `{"dependencies": {"loadsh": "^4.0.0"}}`}, squat{"extra/package.json", `{"dependencies": {"crossenv": "^7.0.0"}}`},
+			squat{"extra/package.json", `{"dependencies": {"expres": "^4.0.0"}}`}, squat{"extra/package.json", `{"dependencies": {"loadsh": "^4.0.0"}}`}, squat{"extra/package.json", `{"dependencies": {"crossenv": "^7.0.0"}}`},
 			squat{"extra/package.json", `{"dependencies": {"react-domm": "^18.0.0"}}`}, squat{"extra/Cargo.toml", "[dependencies]\nserdes = \"1.0\"\n"}, squat{"extra/Cargo.toml", "[dependencies]\ntokoi = \"1.0\"\n"},
 			squat{"extra/go.mod", "module a.b/c\n\nrequire github.com/sirupsen/logrsu v1.9.0\n"}, squat{"extra/go.mod", "module a.b/c\n\nrequire github.com/stretchr/testfy v1.9.0\n"},
 			squat{"extra/Gemfile", "source \"https://rubygems.org\"\ngem \"rials\"\n"}, squat{"extra/composer.json", `{"require": {"symfony/consol": "^7.0"}}`})

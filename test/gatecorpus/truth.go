@@ -190,21 +190,24 @@ func justifiedRefactor(c change.Change, finding change.Finding) bool {
 		if finding.Rule == "requires" {
 			removed = added
 		}
-		for _, l := range removed {
-			if was != nil && strings.Contains(l.Text, `"`+was[1]+`"`) {
-				return true
-			}
-			if word.MatchString(l.Text) && !strings.HasPrefix(strings.TrimSpace(l.Text), "//") && !strings.HasPrefix(strings.TrimSpace(l.Text), "#") {
-				return true
-			}
+		if slices.ContainsFunc(removed, func(l change.Line) bool {
+			text := strings.TrimSpace(l.Text)
+			return was != nil && strings.Contains(text, `"`+was[1]+`"`) || word.MatchString(text) && !strings.HasPrefix(text, "//") && !strings.HasPrefix(text, "#")
+		}) || finding.Rule == "signature" && above(f, removed, word) {
+			return true
 		}
-		// A declaration over several lines: the name stands in an unchanged line before the removed ones.
-		for _, l := range removed {
-			old := strings.Split(string(f.Before.Content), "\n")
-			for i := max(0, l.Number-12); i < min(len(old), l.Number); i++ {
-				if word.MatchString(old[i]) && finding.Rule == "signature" {
-					return true
-				}
+	}
+	return false
+}
+
+// above reports whether a name stands in an unchanged line before a removed one: a declaration may have
+// several lines.
+func above(f change.File, removed []change.Line, word *regexp.Regexp) bool {
+	old := strings.Split(string(f.Before.Content), "\n")
+	for _, l := range removed {
+		for i := max(0, l.Number-12); i < min(len(old), l.Number); i++ {
+			if word.MatchString(old[i]) {
+				return true
 			}
 		}
 	}

@@ -78,11 +78,8 @@ func lookAlike(e Ecosystem, name string, own []string) (like string, exact bool)
 	if popular(e, name) || len(name) > maxName {
 		return "", false
 	}
-	plain := skeleton(name)
-	for _, p := range popularNames()[e] {
-		if plain == skeleton(p) {
-			return p, true
-		}
+	if p := skeletons()[e][skeleton(name)]; p != "" {
+		return p, true
 	}
 	for _, p := range popularNames()[e] {
 		if near(name, p) || affixed(e, name, p) {
@@ -106,8 +103,24 @@ func skeleton(s string) string {
 		}
 		return r
 	}, strings.ToLower(s))
-	return strings.NewReplacer("0", "o", "1", "l", "rn", "m", "vv", "w", "_", "-", ".", "-").Replace(s)
+	return lookingSame.Replace(s)
 }
+
+var lookingSame = strings.NewReplacer("0", "o", "1", "l", "rn", "m", "vv", "w", "_", "-", ".", "-")
+
+// skeletons are the popular names by their skeletons.
+var skeletons = sync.OnceValue(func() map[Ecosystem]map[string]string {
+	out := map[Ecosystem]map[string]string{}
+	for e, names := range popularNames() {
+		out[e] = map[string]string{}
+		for _, n := range names {
+			if s := skeleton(n); out[e][s] == "" {
+				out[e][s] = n
+			}
+		}
+	}
+	return out
+})
 
 // homoglyphs are letters of other scripts that look like Latin ones.
 var homoglyphs = map[rune]rune{

@@ -132,29 +132,46 @@ func (n *normalized) add(l line) {
 	}
 }
 
-// wordings finds the known wordings.
+// wordings finds the known wordings. The parts around words that are close to each other are one part, so
+// that a text with many words is not read many times.
 func (n *normalized) wordings(found func(Hit)) {
 	s := n.b.String()
 	set := patterns()
-	last := map[*pattern]int{}
+	parts, order := map[*pattern][]part{}, []*pattern{}
 	for _, m := range set.words.MatchString(s) {
 		at := int(m.Pos())
 		for _, p := range set.byWord[m.MatchString()] {
-			if at < last[p] {
-				continue
-			}
 			from, to := boundary(s, at-p.before), boundary(s, at+p.after)
-			r := p.regex.FindStringIndex(s[from:to])
-			if r == nil {
-				continue
+			all := parts[p]
+			switch last := len(all) - 1; {
+			case last < 0:
+				order = append(order, p)
+				parts[p] = append(all, part{from, to})
+			case from <= all[last].to:
+				all[last].to = max(all[last].to, to)
+			default:
+				parts[p] = append(all, part{from, to})
 			}
-			begin, end := from+r[0], from+r[1]
-			last[p] = max(end, at+1)
-			begin += strings.IndexFunc(s[begin:end], func(r rune) bool { return !unicode.IsSpace(r) })
-			found(Hit{Class: p.class, Line: n.line(begin), Quoted: inQuotes(s, begin, end), Mild: p.mild && !dangerous.MatchString(s[begin:boundary(s, end+60)])})
+		}
+	}
+	for _, p := range order {
+		for _, w := range parts[p] {
+			for at := w.from; at < w.to; {
+				r := p.regex.FindStringIndex(s[at:w.to])
+				if r == nil {
+					break
+				}
+				begin, end := at+r[0], at+r[1]
+				at = boundary(s, max(end, begin+1))
+				begin += strings.IndexFunc(s[begin:end], func(r rune) bool { return !unicode.IsSpace(r) })
+				found(Hit{Class: p.class, Line: n.line(begin), Quoted: inQuotes(s, begin, end), Mild: p.mild && !dangerous.MatchString(s[begin:boundary(s, end+60)])})
+			}
 		}
 	}
 }
+
+// part is a part of a text that a pattern examines.
+type part struct{ from, to int }
 
 // boundary moves an offset into a text and to the beginning of a character.
 func boundary(s string, at int) int {
@@ -260,10 +277,7 @@ func hidden(s string) []Class {
 			depth--
 		case r == 0xe0001 || r >= 0xe0020 && r <= 0xe007e:
 			tags = tags || !flagged(runes, i)
-		// Only a Chinese character has variants that such a selector chooses. Many of them can encode data.
-		case blank(r) && !hangul(runes, i), r >= 0xe0100 && r <= 0xe01ef && (i == 0 || !unicode.Is(unicode.Han, runes[i-1])):
-			invisible = true
-		case zeroWidth(r) && i > 0 && i+1 < len(runes) && ascii(before(runes, i)) && ascii(after(runes, i)):
+		case unseen(runes, i):
 			invisible = true
 		}
 	}
@@ -305,6 +319,19 @@ func flagged(runes []rune, i int) bool {
 
 func zeroWidth(r rune) bool {
 	return r >= 0x200b && r <= 0x200d || r == 0x2060 || r == 0xfeff || r == 0xad || r == 0x180e || r >= 0x2061 && r <= 0x2064
+}
+
+// unseen reports whether a character hides in a word or a text.
+func unseen(runes []rune, i int) bool {
+	switch r := runes[i]; {
+	case blank(r):
+		return !hangul(runes, i)
+	case r >= 0xe0100 && r <= 0xe01ef: // only a Chinese character has such variants; many of them can encode data
+		return i == 0 || !unicode.Is(unicode.Han, runes[i-1])
+	case zeroWidth(r) && i > 0 && i+1 < len(runes):
+		return ascii(before(runes, i)) && ascii(after(runes, i))
+	}
+	return false
 }
 
 // blank reports whether a character is shown as a space, but is a letter that a name can consist of.

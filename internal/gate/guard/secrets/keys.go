@@ -41,6 +41,10 @@ func keys(c *collector) {
 // keyAt returns the form of the private key at an offset and its end; "" if it is none.
 func keyAt(s string, from int, begin string) (form string, to int) {
 	rest := s[from:min(len(s), from+maxKey)]
+	// A key ends where another begins, so that no text is read twice.
+	if next := strings.Index(rest[len(begin):], begin); next >= 0 {
+		rest = rest[:len(begin)+next]
+	}
 	if begin == puttyFile {
 		i := strings.Index(rest, "Private-Lines")
 		if i < 0 || body(rest[i:]) < minBody {

@@ -29,6 +29,8 @@ verdict(f) := "deny" if {
 	not lib.unreadable(f)
 } else := "deny" if {
 	lib.blocked(f)
+} else := "deny" if {
+	lib.beyond(f)
 } else := "ask" if {
 	leaves
 } else := "info"

@@ -43,6 +43,14 @@ test_files_that_were_not_examined_need_an_approval if {
 	contains(r.text, "3 changed files")
 }
 
+test_what_is_beyond_the_limits_is_denied_at_the_release if {
+	every rule in ["unread", "file-size", "size"] {
+		count(defaults.deny) == 1 with input as change("release", "run", [found("major", "rewrite", rule)])
+		count(defaults.deny) == 0 with input as change("step", "builder", [found("major", "rewrite", rule)])
+	}
+	count(defaults.needs_approval) == 1 with input as change("release", "run", [found("major", "rewrite", "lines")])
+}
+
 test_a_blocked_release_is_denied_once if {
 	labelled := object.union(change("release", "run", []), {"labels": ["blocked"]})
 	count(defaults.deny) == 1 with input as labelled

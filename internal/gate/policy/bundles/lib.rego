@@ -28,6 +28,12 @@ outside(f) if {
 	f.rule == "outside"
 }
 
+# beyond: the change has more bytes than the limits allow, or more files than can be examined.
+beyond(f) if {
+	f.guard == "rewrite"
+	f.rule in {"file-size", "size", "unread"}
+}
+
 # protected: the change affects what runs with other people's permissions.
 protected(f) if {
 	f.guard == "rewrite"
