@@ -52,7 +52,7 @@ func (r *Runs) Policies(ctx context.Context) (PoliciesInForce, error) {
 		if err != nil {
 			return out, err
 		}
-		files = append(own, files...)
+		files = append(own, files...) // what the operator wrote comes first
 	}
 	for _, f := range files {
 		out.Files = append(out.Files, PolicySource{f.Name, string(f.Content)})

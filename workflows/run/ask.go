@@ -349,7 +349,7 @@ func (r *run) checkApprove(c contract.Command) error {
 		if _, named := r.needsRelease(); named {
 			return commands.Rejected("approval %s needs a named person (%s)", a.id, r.releaseReason())
 		}
-	case a.kind == contract.ApprovalRelease && r.needsOther() && r.Authored(c.By) && a.id == "":
+	case a.kind == contract.ApprovalRelease && r.needsOther() && r.Authored(c.By):
 		return commands.Rejected("approval %s needs a person who is not an author of the change; %s created the run, or steered or edited its change (authors: %s)",
 			a.id, c.By, commands.ListFew(r.Authors))
 	}

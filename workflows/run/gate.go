@@ -61,7 +61,7 @@ func (r *run) receiveLabels(ctx workflow.Context) {
 // labels, and a person has approved exactly that if it is required.
 func (r *run) awaitRelease(ctx workflow.Context) *contract.Failure {
 	for {
-		if r.Relabelled && len(r.Steps) > 1000 {
+		if r.Relabelled {
 			if failure := r.judgeRelease(ctx, r.Executions[string(contract.PhaseTester)]); failure != nil {
 				// Its files were not denied before, so an agent cannot correct it.
 				return &fault.New(contract.ClassHuman, contract.CodeRejected, "after a change of its labels, %s", failure.Message).Failure

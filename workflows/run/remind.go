@@ -72,7 +72,7 @@ func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, plan []
 			}
 			waited = one.at
 		}
-		if a.answered() && one.at == 1 { // but the run is paused
+		if a.answered() { // but the run is paused
 			continue
 		}
 		event := copied(payload)
