@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/chain"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
@@ -54,6 +55,26 @@ func TestTheBudgetsOfADayFollowTheDatabasesClock(t *testing.T) {
 	basis, err := ahead.CallBasis(t.Context(), execution, 1)
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now().Add(48*time.Hour), basis.Now(), 5*time.Minute)
+}
+
+func TestTheFirstCallOfEachProviderInARunIsInTheLedger(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	for turn, provider := range []string{"scripted", "scripted", "other", "scripted", "other"} {
+		r := reservation(execution, turn+1)
+		r.Provider = provider
+		_, err := b.ReserveCall(t.Context(), r)
+		require.NoError(t, err)
+	}
+	entries, err := chain.List(t.Context(), b.Store, chain.Filter{Action: "provider.used"})
+	require.NoError(t, err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, string(e.Actor)+" "+e.Name+": "+e.Object)
+	}
+	agent := "agent " + string(execution.Agent)
+	require.Equal(t, []string{agent + " other/m: credentials of provider other", agent + " scripted/m: credentials of provider scripted"}, got)
 }
 
 func TestAReservationTakenOverIsNotCountedTwice(t *testing.T) {

@@ -35,7 +35,7 @@ func ledgerActions() []string {
 	return []string{
 		"run.created", "run.failed", "planner.completed", "step.completed", "releaser.completed", "approval.requested", "approval.granted",
 		"approval.rejected", "approval.expired", "gate.allowed", "gate.needs_approval", "gate.denied", "heal.started", "model.switched",
-		"policies.changed",
+		"policies.changed", "provider.used",
 	}
 }
 
