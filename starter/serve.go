@@ -111,6 +111,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, Reload: reloader.Load, DataDir: dir, Log: service.Log}
 	defer runs.Close()
 	running.Go(func() { runs.CheckpointLedgerEvery(beside, cfg.Ledger.CheckpointEvery) })
+	running.Go(func() { runs.RemoveLedgerDetails(beside, cfg.Ledger.DetailsAge) })
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client, Runs: runs,
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,

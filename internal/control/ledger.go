@@ -170,6 +170,33 @@ func (r *Runs) checkpointIfDue(ctx context.Context, interval time.Duration) erro
 	return err
 }
 
+// detailsTick is how often a server looks for details that are too old.
+const detailsTick = time.Hour
+
+// RemoveLedgerDetails removes the details of entries that reach an age, until ctx ends. A failure is
+// logged, and tried again.
+func (r *Runs) RemoveLedgerDetails(ctx context.Context, age time.Duration) {
+	if age <= 0 {
+		return
+	}
+	tick := time.NewTicker(min(age, detailsTick))
+	defer tick.Stop()
+	for {
+		n, err := chain.RemoveDetails(ctx, r.Store, time.Now().Add(-age))
+		switch {
+		case err != nil && ctx.Err() == nil:
+			r.Log.WarnContext(ctx, "Old details of the audit ledger were not removed", "error", err)
+		case n > 0:
+			r.Log.InfoContext(ctx, "Removed old details of the audit ledger", "entries", n)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // ParsePublicKey reads a public key in base64, as rgpt ledger checkpoint prints it.
 func ParsePublicKey(text string) (ed25519.PublicKey, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)

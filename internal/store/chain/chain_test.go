@@ -268,3 +268,34 @@ func TestCheckpointsAreStoredOncePerEntry(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []chain.Stored{{Checkpoint: first, Artifact: "sha256:a"}}, stored)
 }
+
+func TestOldDetailsAreRemovedAndTheChainRemainsWhole(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	for i := range 3 {
+		_, err := chain.Append(t.Context(), f.Store, ledger.Entry{Actor: ledger.Person, Name: "ann", Action: "x", Object: fmt.Sprint(i)}, map[string]int{"i": i})
+		require.NoError(t, err)
+	}
+	before, err := chain.List(t.Context(), f.Store, chain.Filter{})
+	require.NoError(t, err)
+	n, err := chain.RemoveDetails(t.Context(), f.Store, before[0].At)
+	require.NoError(t, err)
+	require.EqualValues(t, len(before)-1, n, "not those of the entry at that time")
+	after, err := chain.List(t.Context(), f.Store, chain.Filter{})
+	require.NoError(t, err)
+	require.Equal(t, "details.removed", after[0].Action)
+	require.Equal(t, fmt.Sprintf("entries up to %d", before[1].Seq), after[0].Object)
+	require.NotEmpty(t, after[1].Details)
+	for _, e := range after[2:] {
+		require.Empty(t, e.Details)
+	}
+	report := verify(t, f)
+	require.True(t, report.OK(), report.Faults)
+	require.EqualValues(t, n, report.Removed)
+	n, err = chain.RemoveDetails(t.Context(), f.Store, before[0].At)
+	require.NoError(t, err)
+	require.Zero(t, n, "and nothing is noted")
+	again, err := chain.List(t.Context(), f.Store, chain.Filter{})
+	require.NoError(t, err)
+	require.Len(t, again, len(after))
+}

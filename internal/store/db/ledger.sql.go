@@ -191,6 +191,33 @@ func (q *Queries) LedgerHead(ctx context.Context) (LedgerHeadRow, error) {
 	return i, err
 }
 
+const removeLedgerDetails = `-- name: RemoveLedgerDetails :one
+WITH old AS (
+    SELECT o.seq FROM orchestrator_ledger o WHERE o.details IS NOT NULL AND o.at < $1 ORDER BY o.at LIMIT $2::int FOR UPDATE SKIP LOCKED
+), gone AS (
+    UPDATE orchestrator_ledger l SET details = NULL FROM old WHERE l.seq = old.seq RETURNING l.seq
+)
+SELECT count(*) AS removed, coalesce(max(seq), 0)::bigint AS last FROM gone
+`
+
+type RemoveLedgerDetailsParams struct {
+	Before time.Time
+	Most   int32
+}
+
+type RemoveLedgerDetailsRow struct {
+	Removed int64
+	Last    int64
+}
+
+// Removes the details of the oldest entries before a time. The entries and their digests remain.
+func (q *Queries) RemoveLedgerDetails(ctx context.Context, arg RemoveLedgerDetailsParams) (RemoveLedgerDetailsRow, error) {
+	row := q.db.QueryRow(ctx, removeLedgerDetails, arg.Before, arg.Most)
+	var i RemoveLedgerDetailsRow
+	err := row.Scan(&i.Removed, &i.Last)
+	return i, err
+}
+
 const saveCheckpoint = `-- name: SaveCheckpoint :exec
 INSERT INTO orchestrator_ledger_checkpoints (seq, hash, at, key, signature, artifact)
 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (seq) DO NOTHING
