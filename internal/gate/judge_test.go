@@ -134,3 +134,20 @@ deny contains {"text": "not on my watch", "path": f.path} if {
 	require.Equal(t, policy.Deny, v.Decision)
 	require.Len(t, v.Reasons, 2)
 }
+
+func TestAVerdictIsNotReusedWithOtherAdvisories(t *testing.T) {
+	t.Parallel()
+	digest := func(advisory string) string {
+		dir := t.TempDir() // another directory, because the contents of one are kept for a while
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "a.json"), []byte(advisory), 0o600))
+		cfg := config.Default()
+		cfg.Gate.Advisories = dir
+		g, err := gate.New(t.Context(), cfg)
+		require.NoError(t, err)
+		d, err := g.Digest()
+		require.NoError(t, err)
+		return d
+	}
+	require.Equal(t, digest(`{"id": "X-1"}`), digest(`{"id": "X-1"}`))
+	require.NotEqual(t, digest(`{"id": "X-1"}`), digest(`{"id": "X-2"}`))
+}

@@ -96,7 +96,18 @@ func (g *Gate) Digest() (string, error) {
 		Limits  any
 		Labels  any
 		Guards  []string
-	}{judgement, g.Bundles(), g.limits, g.labels, g.Names()})
+		Data    []string `json:",omitempty"`
+	}{judgement, g.Bundles(), g.limits, g.labels, g.Names(), g.data()})
+}
+
+// data are the digests of what guards know besides their code.
+func (g *Gate) data() (digests []string) {
+	for _, guard := range g.guards {
+		if d, ok := guard.(interface{ Digest() string }); ok && d.Digest() != "" {
+			digests = append(digests, guard.Name()+" "+d.Digest())
+		}
+	}
+	return digests
 }
 
 // Names returns the names of the guards.

@@ -2,6 +2,8 @@ package dependencies
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +26,8 @@ type Advisories interface {
 	// Affecting returns the advisories about a version of a package, in order of their identifiers. The
 	// name is in the form in which the ecosystem compares names.
 	Affecting(e Ecosystem, name, version string) []Advisory
+	// Digest identifies all advisories by their contents.
+	Digest() string
 }
 
 // Advisory is one known vulnerability.
@@ -77,7 +81,11 @@ type event struct {
 // directory is an advisory directory in memory.
 type directory struct {
 	byName map[string][]entry // ecosystem, a zero byte, normal name
+	digest string
 }
+
+// Digest returns the SHA-256 of the names and contents of the files, in hexadecimal.
+func (d *directory) Digest() string { return d.digest }
 
 type entry struct {
 	advisory Advisory
@@ -93,7 +101,7 @@ func LoadAdvisories(dir string) (Advisories, error) {
 	}
 	defer root.Close()
 	d := &directory{byName: map[string][]entry{}}
-	count := 0
+	count, sum := 0, sha256.New()
 	err = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() || !strings.HasSuffix(path, ".json") {
 			return err
@@ -101,7 +109,7 @@ func LoadAdvisories(dir string) (Advisories, error) {
 		if count++; count > MaxAdvisories {
 			return fmt.Errorf("it has more than %d advisories", MaxAdvisories)
 		}
-		return d.load(root, path)
+		return d.load(root, path, sum)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the advisory directory %s: %w", dir, err)
@@ -109,11 +117,12 @@ func LoadAdvisories(dir string) (Advisories, error) {
 	for _, all := range d.byName {
 		slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.advisory.ID, b.advisory.ID) })
 	}
+	d.digest = hex.EncodeToString(sum.Sum(nil))
 	return d, nil
 }
 
-// load reads one advisory.
-func (d *directory) load(root *os.Root, path string) error {
+// load reads one advisory, and adds it to the digest.
+func (d *directory) load(root *os.Root, path string, sum io.Writer) error {
 	f, err := root.Open(path)
 	if err != nil {
 		return err
@@ -126,6 +135,8 @@ func (d *directory) load(root *os.Root, path string) error {
 	if len(content) > MaxAdvisoryBytes {
 		return fmt.Errorf("%s has more than %d bytes", path, MaxAdvisoryBytes)
 	}
+	fmt.Fprintf(sum, "%d:%s%d:", len(path), path, len(content))
+	_, _ = sum.Write(content) // a hash never fails
 	var o osv
 	if err := json.Unmarshal(content, &o); err != nil {
 		return fmt.Errorf("%s: %w", path, err)

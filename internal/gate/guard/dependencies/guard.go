@@ -43,6 +43,14 @@ func New(advisories Advisories) change.Guard { return guard{advisories} }
 
 type guard struct{ advisories Advisories }
 
+// Digest identifies the advisories; empty: there are none.
+func (g guard) Digest() string {
+	if g.advisories == nil {
+		return ""
+	}
+	return g.advisories.Digest()
+}
+
 func (guard) Name() string { return name }
 
 // Judge returns what a change does to dependencies.
