@@ -16,6 +16,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate/change"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
@@ -358,6 +359,13 @@ func (a *Activities) SaveTranscript(ctx context.Context, in contract.SaveTranscr
 	plan.Notes = nil // members have read nothing
 	if err != nil {
 		return out, nil //nolint:nilerr // prose: the planner turns it into a plan
+	}
+	run, err := a.Store.Run(ctx, in.RunID)
+	if err != nil {
+		return contract.SaveTranscriptResult{}, err
+	}
+	if err := a.judgePlan(ctx, run, in.Execution.ID, change.RolePlanner, plan, contract.ClassSafety, contract.CodeDenied); err != nil {
+		return contract.SaveTranscriptResult{}, err
 	}
 	if out.PlanID, err = a.Store.SavePlan(ctx, in.RunID, planOwner(m.Pipeline, in.Execution), deliberationAuthor, plan); err != nil {
 		return contract.SaveTranscriptResult{}, err

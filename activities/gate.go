@@ -182,12 +182,20 @@ func (j *gateCase) subject() (string, error) {
 		Plan   change.Plan
 		Model  string
 		Review *gate.Review `json:",omitempty"`
-	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, j.run.Labels, j.said, j.model(), j.review})
+	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, labelsOf(j.run), j.said, j.model(), j.review})
 	if err != nil {
 		return "", fmt.Errorf("encode what is judged: %w", err)
 	}
 	sum := sha256.Sum256(raw)
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// labelsOf returns the labels of a run, nil if it has none: as encoded by versions without labels.
+func labelsOf(run store.Run) []string {
+	if len(run.Labels) == 0 {
+		return nil
+	}
+	return run.Labels
 }
 
 // judge reads the change and judges it, without storing anything.
@@ -217,20 +225,29 @@ func (j *gateCase) decide(ctx context.Context) (contract.GateRecord, verdicts.Ba
 	if err != nil {
 		return contract.GateRecord{}, verdicts.Basis{}, err
 	}
-	verdict := judged.Verdict
-	out := contract.GateRecord{
+	out := recordOf(judged, contract.GateRecord{
 		RunID: j.run.ID, ExecutionID: j.in.Execution.ID, Stage: j.in.Stage, Step: j.in.Step, Author: string(j.author),
-		Subject: j.key.Subject, From: j.in.From.Tree, Tree: j.in.To.Tree, Policies: map[string]string{},
-		Decision: contract.GateDecision(verdict.Decision), Automerge: verdict.Automerge, Findings: judged.Findings,
-	}
+		Subject: j.key.Subject, From: j.in.From.Tree, Tree: j.in.To.Tree,
+	})
 	out.Files, out.FilesTotal = gateFiles(c)
+	return out, basis, nil
+}
+
+// recordOf adds a judgement to the record of a verdict that says what was judged.
+func recordOf(judged gate.Judgement, out contract.GateRecord) contract.GateRecord {
+	verdict := judged.Verdict
+	out.Decision, out.Automerge, out.Findings = contract.GateDecision(verdict.Decision), verdict.Automerge, judged.Findings
+	out.Policies = map[string]string{}
 	for _, b := range verdict.Bundles {
 		out.Policies[b.Name] = b.Digest
+	}
+	for guard, digest := range judged.Data {
+		out.Policies["data of "+guard] = digest
 	}
 	for _, r := range verdict.Reasons {
 		out.Reasons = append(out.Reasons, explain.Reason(r))
 	}
-	return out, basis, nil
+	return out
 }
 
 // gateFiles returns the first changed files of a change, and the number of all.
@@ -315,24 +332,34 @@ func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.
 		return fault.New(contract.ClassRuntime, contract.CodeUnknown,
 			"the policy gate has not judged what run %d would release (its files, commits or labels have changed since); nothing was released", run.ID)
 	case v.Decision == contract.GateAllow:
-		return nil
+		return ownApproval(run, in, in.ApprovedBy, run.Settings.Gate.Approver, v.ID)
 	case v.Decision == contract.GateDeny:
 		return fault.New(contract.ClassSafety, contract.CodeDenied, "the policy gate denied the release of run %d (verdict %d); nothing was released", run.ID, v.ID)
 	}
 	by, err := verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject)
-	if err == nil && approverOf(v, run.Settings.Gate.Approver) == contract.ApproverNotAuthor {
-		for _, author := range slices.Concat(in.Authors, run.Settings.AuthorsBefore()) {
-			if contract.SamePerson(author, by) {
-				return fault.New(contract.ClassHuman, contract.CodeRejected,
-					"the release of run %d needs the approval of a person who is not an author of its change, and %s is one (verdict %d); nothing was released", run.ID, by, v.ID)
-			}
-		}
+	if err == nil {
+		err = ownApproval(run, in, by, approverOf(v, run.Settings.Gate.Approver), v.ID)
 	}
 	if err == nil && contract.Nameless(by) {
 		err = fault.New(contract.ClassHuman, contract.CodeRejected,
 			"the release of run %d needs the approval of a named person (verdict %d); nothing was released", run.ID, v.ID)
 	}
 	return err
+}
+
+// ownApproval returns an error if an author of the change approved its release where that is restricted to
+// others.
+func ownApproval(run store.Run, in contract.ReleaseInput, by, approver string, verdict int64) error {
+	if approver != contract.ApproverNotAuthor || by == "" {
+		return nil
+	}
+	for _, author := range slices.Concat(in.Authors, run.Settings.AuthorsBefore()) {
+		if contract.SamePerson(author, by) {
+			return fault.New(contract.ClassHuman, contract.CodeRejected,
+				"the release of run %d needs the approval of a person who is not an author of its change, and %s is one (verdict %d); nothing was released", run.ID, by, verdict)
+		}
+	}
+	return nil
 }
 
 // deniedRepair returns why the policy gate refuses a repair; empty: it does not, or the run has no gate.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/gate/change"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/planning"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
@@ -684,6 +685,9 @@ func (a *Activities) AdoptPlan(ctx context.Context, in contract.AdoptPlanInput) 
 	}
 	run, err := a.Store.Run(ctx, in.RunID)
 	if err != nil {
+		return contract.PlanResult{}, err
+	}
+	if err := a.judgePlan(ctx, run, 0, change.RolePerson, plan, contract.ClassHuman, contract.CodeRejected); err != nil {
 		return contract.PlanResult{}, err
 	}
 	review := &contract.PlanReview{Notes: len(plan.Notes), Risk: planning.Risk(plan, nil, run.Settings.Release.Protected, 0)}

@@ -60,6 +60,7 @@ type GateStage string
 
 // The stages.
 const (
+	GatePlan    GateStage = "plan"    // before the run uses a plan that a person or a deliberation made
 	GateStep    GateStage = "step"    // before a step's change is applied
 	GateRepair  GateStage = "repair"  // before a repair is applied
 	GateRelease GateStage = "release" // before the run's change is released

@@ -401,6 +401,7 @@ type Command struct {
 	By         string       `json:"by"`
 	Reason     string       `json:"reason,omitempty"`
 	ApprovalID string       `json:"approval_id,omitempty"` // approve, reject: the approval concerned; empty: the open one
+	Subject    string       `json:"subject,omitempty"`     // approve, reject: what the sender saw; empty: not compared
 	Agent      Agent        `json:"agent,omitempty"`       // switch_model: the agent concerned; empty: all agents
 	Model      *ModelChoice `json:"model,omitempty"`       // switch_model
 	PlanID     int64        `json:"plan_id,omitempty"`     // approve: the stored plan that a person edited, to be used instead

@@ -118,6 +118,7 @@ func newRunApprove(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&c.Reason, "reason", "", "reason to record")
 	cmd.Flags().StringVar(&c.ApprovalID, "approval", "", "ID of the approval (default: the open one)")
+	cmd.Flags().StringVar(&c.Subject, "subject", "", "only if the request is still about this (as in rgpt run inspect)")
 	cmd.Flags().StringVar(&planFile, "plan", "", "approve the plan as edited in this file (YAML or JSON)")
 	return cmd
 }

@@ -146,6 +146,7 @@ type Attribution struct {
 // that the sender saw.
 type Answered struct {
 	ApprovalID string `json:"approval_id,omitempty" doc:"ID of the question to answer; default: the open question"`
+	Subject    string `json:"subject,omitempty" maxLength:"200" doc:"what the sender saw: subject of the approval; if the open question is about something else, the answer is rejected. Default: not compared"`
 	// Asked distinguishes questions with the same id about different results.
 	Asked *time.Time `json:"asked,omitempty" doc:"time at which the question was asked; if the open question has a different time, the answer is rejected. Default: not compared"`
 }

@@ -95,6 +95,7 @@ func (r *Runs) FollowUp(ctx context.Context, f FollowUp) (Created, error) {
 	}
 	prepared.GoalTitle, prepared.GoalDescription, prepared.RequestDigest = title, description, digest
 	prepared.Settings.FollowUp, prepared.EarlierWork = chain, work
+	prepared.Settings.Authors = old.Settings.AuthorsBefore()
 	prepared.Settings.Repo.Branch = chain.Branch
 	if prepared.Settings.Pictures, err = r.storePictures(ctx, f.Pictures); err != nil {
 		return out, err

@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/gate"
 	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/gate/policy"
+	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 )
@@ -73,7 +74,59 @@ func (r *Runs) gateOfFork(ctx context.Context, old *contract.GateSettings) (*con
 		s.Review = old.Review
 	}
 	s.Approver = cmp.Or(s.Approver, old.Approver)
+	if old.Policy != "" { // what the forked run's repository or request made stricter
+		stricter(s, *old)
+	}
 	return s, nil
+}
+
+// stricter gives settings the limits, paths, tests and labels of others where those are stricter.
+func stricter(s *contract.GateSettings, old contract.GateSettings) {
+	s.Limits.Files, s.Limits.Deletions, s.Limits.Lines = lower(s.Limits.Files, old.Limits.Files), lower(s.Limits.Deletions, old.Limits.Deletions), lower(s.Limits.Lines, old.Limits.Lines)
+	s.Limits.FileBytes, s.Limits.Bytes = lower(s.Limits.FileBytes, old.Limits.FileBytes), lower(s.Limits.Bytes, old.Limits.Bytes)
+	s.Limits.Allowed = narrower(s.Limits.Allowed, old.Limits.Allowed)
+	if old.Tests == string(verdict.PinnedEnforce) {
+		s.Tests = old.Tests
+	}
+	l := &s.LabelRules
+	l.Allowed = narrower(l.Allowed, old.LabelRules.Allowed)
+	l.Blocked, l.Review = union(l.Blocked, old.LabelRules.Blocked), union(l.Review, old.LabelRules.Review)
+	l.Automerge = slices.DeleteFunc(slices.Clone(l.Automerge), func(name string) bool { return !slices.Contains(old.LabelRules.Automerge, name) })
+}
+
+// lower returns the lower of two limits; 0 is none.
+func lower[N int | int64](a, b N) N {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// narrower returns the entries of a list that are in another, too; an empty list contains everything. If
+// they have no entry in common, it is the old one.
+func narrower(now, old []string) []string {
+	switch {
+	case len(old) == 0:
+		return now
+	case len(now) == 0:
+		return old
+	}
+	both := slices.DeleteFunc(slices.Clone(now), func(entry string) bool { return !slices.Contains(old, entry) })
+	if len(both) == 0 {
+		return old
+	}
+	return both
+}
+
+// union returns the entries of both lists.
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, entry := range b {
+		if !slices.Contains(out, entry) {
+			out = append(out, entry)
+		}
+	}
+	return out
 }
 
 // GateRetrial is a verdict of the policy gate, and what other policies decide about the same change.

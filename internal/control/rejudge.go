@@ -33,10 +33,20 @@ func (r Rules) Check() error {
 		return wrong("pinned_tests %q is invalid; must be one of %v", r.PinnedTests, verdict.PinnedModes())
 	case r.NewTests != "" && !slices.Contains(verdict.NewModes(), r.NewTests):
 		return wrong("prove_new_tests %q is invalid; must be one of %v", r.NewTests, verdict.NewModes())
+	case len(r.Policies) > policy.MaxModules || sizeOf(r.Policies) > policy.MaxModuleBytes:
+		return wrong("policies are too large; at most %d files and %d KiB together", policy.MaxModules, policy.MaxModuleBytes>>10)
 	case r.Policy != "" && !slices.Contains(policy.Names(), r.Policy):
 		return wrong("policy %q is invalid; must be one of %v", r.Policy, policy.Names())
 	}
 	return nil
+}
+
+// sizeOf returns the number of bytes of files.
+func sizeOf(files map[string]string) (n int) {
+	for name, content := range files {
+		n += len(name) + len(content)
+	}
+	return n
 }
 
 // Rejudge judges the recorded results of a run again under different rules. It runs no checks,

@@ -134,6 +134,8 @@ type Judgement struct {
 	Input    policy.Input
 	// Repository are the policies of the base commit.
 	Repository policy.RepositoryPolicies
+	// Data are the digests of what guards know besides their code, by the guard's name.
+	Data map[string]string
 }
 
 // Decide is Judge that also returns what the guards found and the policies read.
@@ -167,7 +169,25 @@ func (g *Gate) Decide(ctx context.Context, c change.Change, f Facts) (Judgement,
 	if err != nil {
 		return Judgement{}, fmt.Errorf("judge a change: %w", err)
 	}
-	return Judgement{Verdict: v, Findings: found, Input: in, Repository: own}, nil
+	return Judgement{Verdict: v, Findings: found, Input: in, Repository: own, Data: g.Data()}, nil
+}
+
+// planned are the names of the guards that can judge a plan: files without contents, and texts.
+var planned = []string{"secrets", "rewrite", "labels", "injection"}
+
+// DecidePlan judges the change that a plan announces, at the stage plan: its files have no contents, and
+// its texts are those of the plan. Policies of a repository do not judge it.
+func (g *Gate) DecidePlan(ctx context.Context, c change.Change, run policy.Run) (Judgement, error) {
+	c.Limits = g.limits
+	found, err := Findings(ctx, slices.DeleteFunc(slices.Clone(g.guards), func(guard change.Guard) bool { return !slices.Contains(planned, guard.Name()) }), c)
+	if err != nil {
+		return Judgement{}, err
+	}
+	v, in, err := g.evaluate(ctx, c, found, Facts{Stage: policy.StagePlan, Run: run}, policy.RepositoryPolicies{})
+	if err != nil {
+		return Judgement{}, fmt.Errorf("judge a plan: %w", err)
+	}
+	return Judgement{Verdict: v, Findings: found, Input: in}, nil
 }
 
 // evaluate evaluates the policies on what was found in a change.

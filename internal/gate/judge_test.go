@@ -135,19 +135,23 @@ deny contains {"text": "not on my watch", "path": f.path} if {
 	require.Len(t, v.Reasons, 2)
 }
 
-func TestAVerdictIsNotReusedWithOtherAdvisories(t *testing.T) {
+func TestAGateNamesItsAdvisoriesAndKeepsItsVerdicts(t *testing.T) {
 	t.Parallel()
-	digest := func(advisory string) string {
+	of := func(advisory string) (digest, data string) {
 		dir := t.TempDir() // another directory, because the contents of one are kept for a while
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "a.json"), []byte(advisory), 0o600))
 		cfg := config.Default()
 		cfg.Gate.Advisories = dir
 		g, err := gate.New(t.Context(), cfg)
 		require.NoError(t, err)
-		d, err := g.Digest()
+		digest, err = g.Digest()
 		require.NoError(t, err)
-		return d
+		return digest, g.Data()["dependencies"]
 	}
-	require.Equal(t, digest(`{"id": "X-1"}`), digest(`{"id": "X-1"}`))
-	require.NotEqual(t, digest(`{"id": "X-1"}`), digest(`{"id": "X-2"}`))
+	digest, data := of(`{"id": "X-1"}`)
+	_, same := of(`{"id": "X-1"}`)
+	require.Equal(t, data, same)
+	kept, other := of(`{"id": "X-2"}`)
+	require.NotEqual(t, data, other)
+	require.Equal(t, digest, kept, "a verdict that a person approved is not replaced")
 }

@@ -16,7 +16,7 @@ import (
 
 // judgement changes whenever the guards or the built-in policies judge differently, so that verdicts of
 // earlier versions are not taken for current ones.
-const judgement = 2
+const judgement = 3
 
 // Settings returns the settings of the gate that a run keeps, without the digest of the operator's
 // policies and the reviewer's model.
@@ -96,15 +96,17 @@ func (g *Gate) Digest() (string, error) {
 		Limits  any
 		Labels  any
 		Guards  []string
-		Data    []string `json:",omitempty"`
-	}{judgement, g.Bundles(), g.limits, g.labels, g.Names(), g.data()})
+	}{judgement, g.Bundles(), g.limits, g.labels, g.Names()})
 }
 
-// data are the digests of what guards know besides their code.
-func (g *Gate) data() (digests []string) {
+// Data are the digests of what guards know besides their code, such as the advisories of the guard
+// dependencies, by the guard's name. They are not a part of Digest: newer advisories do not change a
+// verdict that a person may have approved.
+func (g *Gate) Data() map[string]string {
+	digests := map[string]string{}
 	for _, guard := range g.guards {
 		if d, ok := guard.(interface{ Digest() string }); ok && d.Digest() != "" {
-			digests = append(digests, guard.Name()+" "+d.Digest())
+			digests[guard.Name()] = "sha256:" + d.Digest()
 		}
 	}
 	return digests

@@ -61,11 +61,14 @@ func TestTheFirstCallOfEachProviderInARunIsInTheLedger(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	execution := b.begin(t, contract.PhaseBuilder, "step-001")
-	for turn, provider := range []string{"scripted", "scripted", "other", "scripted", "other"} {
+	for turn, provider := range []string{"down", "scripted", "scripted", "other", "scripted", "other"} {
 		r := reservation(execution, turn+1)
 		r.Provider = provider
-		_, err := b.ReserveCall(t.Context(), r)
+		call, err := b.ReserveCall(t.Context(), r)
 		require.NoError(t, err)
+		if turn > 0 { // nobody answered the first
+			require.NoError(t, b.CompleteCall(t.Context(), call.ID, used(10), time.Second, []byte(`{}`), nil))
+		}
 	}
 	entries, err := chain.List(t.Context(), b.Store, chain.Filter{Action: "provider.used"})
 	require.NoError(t, err)

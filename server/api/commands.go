@@ -99,7 +99,7 @@ func resumed(a control.Resumption, err error) (*body[apitypes.Resumed], error) {
 // question is open now. A run uses a single id for all questions about its release, even if the
 // changes differ, so the time of asking distinguishes them.
 func (s *Server) answers(ctx context.Context, run int64, seen apitypes.Answered, c *contract.Command) error {
-	c.ApprovalID = seen.ApprovalID
+	c.ApprovalID, c.Subject = seen.ApprovalID, seen.Subject
 	if seen.Asked == nil {
 		return nil
 	}
@@ -112,6 +112,17 @@ func (s *Server) answers(ctx context.Context, run int64, seen apitypes.Answered,
 	}
 	if len(open) == 0 || !open[0].Since.Equal(*seen.Asked) {
 		return fault.New(contract.ClassHuman, contract.CodeRejected, "run %d is no longer waiting for this answer; reload its questions", run)
+	}
+	if c.Subject == "" { // the run compares it again when the answer arrives
+		approvals, err := s.Views.Approvals(ctx, run)
+		if err != nil {
+			return err
+		}
+		for _, a := range approvals {
+			if a.Status == "pending" && a.ID == open[0].ApprovalID {
+				c.Subject = a.Subject
+			}
+		}
 	}
 	return nil
 }

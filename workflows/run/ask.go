@@ -333,6 +333,8 @@ func (r *run) checkAnswer(c contract.Command) error {
 		return commands.Rejected("%s", a.outcome())
 	case a.input != nil:
 		return commands.Rejected("run %d asks a question that needs one of %d options: rgpt run answer %d OPTION", r.in.RunID, len(a.input.Options), r.in.RunID)
+	case c.Subject != "" && !a.intervention() && c.Subject != r.subject(a.kind):
+		return commands.Rejected("approval %s is about %s now, not %s; look at it again (rgpt run inspect %d)", a.id, r.subject(a.kind), c.Subject, r.in.RunID)
 	}
 	return nil
 }

@@ -62,7 +62,12 @@ func (r *run) receiveLabels(ctx workflow.Context) {
 func (r *run) awaitRelease(ctx workflow.Context) *contract.Failure {
 	for {
 		if r.Relabelled {
-			if failure := r.judgeRelease(ctx, r.Executions[string(contract.PhaseTester)]); failure != nil {
+			failure := r.judgeRelease(ctx, r.Executions[string(contract.PhaseTester)])
+			if failure != nil && r.Gate.Decision != contract.GateDeny { // there is no verdict
+				r.Relabelled = true
+				return failure
+			}
+			if failure != nil {
 				// Its files were not denied before, so an agent cannot correct it.
 				return &fault.New(contract.ClassHuman, contract.CodeRejected, "after a change of its labels, %s", failure.Message).Failure
 			}

@@ -73,7 +73,7 @@ func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, plan []
 			waited = one.at
 		}
 		if a.answered() { // but the run is paused
-			continue
+			return nil
 		}
 		event := copied(payload)
 		event["reminder"], event["of"], event["to"] = i+1, len(plan), one.To

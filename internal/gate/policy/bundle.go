@@ -40,10 +40,10 @@ type Module struct {
 	Content []byte `json:"content"`
 }
 
-// The limits of the operator's policies.
+// The limits of the operator's policies: files, and bytes of one.
 const (
-	maxModules     = 200
-	maxModuleBytes = 1 << 20
+	MaxModules     = 200
+	MaxModuleBytes = 1 << 20
 )
 
 // testSuffix marks files with tests, which are not evaluated.
@@ -110,8 +110,8 @@ func Load(dir string, tests bool) ([]Module, error) {
 		if path.Ext(e.Name()) != ".rego" || strings.HasSuffix(e.Name(), testSuffix) && !tests {
 			continue
 		}
-		if len(out) == maxModules {
-			return nil, fmt.Errorf("%s contains more than %d policy files; merge some of them", dir, maxModules)
+		if len(out) == MaxModules {
+			return nil, fmt.Errorf("%s contains more than %d policy files; merge some of them", dir, MaxModules)
 		}
 		content, err := readModule(root, e.Name())
 		if err != nil {
@@ -139,9 +139,9 @@ func readModule(root *os.Root, name string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
-	content, err := io.ReadAll(io.LimitReader(f, maxModuleBytes+1))
-	if err == nil && len(content) > maxModuleBytes {
-		err = fmt.Errorf("it is larger than %d KiB; split it", maxModuleBytes>>10)
+	content, err := io.ReadAll(io.LimitReader(f, MaxModuleBytes+1))
+	if err == nil && len(content) > MaxModuleBytes {
+		err = fmt.Errorf("it is larger than %d KiB; split it", MaxModuleBytes>>10)
 	}
 	return content, err
 }

@@ -23,7 +23,7 @@ type ForkRequest struct {
 	Instructions string                // extra instructions for the step's model
 	Plan         *contract.Plan        // another plan, which must contain the step
 	Reason       string
-	By           string // who creates it: a person, or a client such as contract.ByAPI
+	By           string `json:"-"` // who creates it: a person, or a client such as contract.ByAPI
 	Key          string // idempotency key: requests with the same key create only one run
 }
 

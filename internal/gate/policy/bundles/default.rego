@@ -73,6 +73,20 @@ info contains lib.reason(m.finding) if {
 info contains lib.reason(f) if {
 	some f in input.findings
 	not weighs(f)
+	not asked(f)
+}
+
+# asked: a label asks for a person, or is misspelt, so that it is not known what it asks for.
+asked(f) if {
+	lib.final
+	f.guard == "labels"
+	f.rule in {"needs-approval", "unknown"}
+	not weighs(f)
+}
+
+needs_approval contains lib.reason(f) if {
+	some f in input.findings
+	asked(f)
 }
 
 deny contains {"text": text, "guard": "labels", "rule": "blocked"} if {
@@ -92,7 +106,14 @@ needs_approval contains {"text": text, "guard": "labels", "rule": "review"} if {
 	lib.final
 	some label in input.labels
 	label in input.rules.labels.review
+	not review_reported
 	text := sprintf("the label %v requires that a person reviews the change", [label])
+}
+
+review_reported if {
+	some f in input.findings
+	f.guard == "labels"
+	f.rule == "needs-approval"
 }
 
 needs_approval contains {"text": text} if {
@@ -113,8 +134,16 @@ default automerge := false
 
 automerge if {
 	input.stage == "release"
-	lib.labelled(input.rules.labels.automerge)
+	wants_merge
 	not lib.labelled(input.rules.labels.blocked)
 	not lib.labelled(input.rules.labels.review)
 	every f in input.findings { f.severity == "minor" }
+}
+
+wants_merge if lib.labelled(input.rules.labels.automerge)
+
+wants_merge if {
+	some f in input.findings
+	f.guard == "labels"
+	f.rule == "automerge"
 }
