@@ -297,3 +297,26 @@ func TestAnApprovalIsNotValidForOtherLabels(t *testing.T) {
 	require.Equal(t, "bob", w.released.ApprovedBy)
 	require.Equal(t, 2, count(w.events(), contract.EventApprovalRequested))
 }
+
+func TestAnApprovalCountsOnlyForTheSubjectThatItNames(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	subject := ""
+	w.gate = func(in contract.GateInput) contract.GateVerdict {
+		if in.Stage != contract.GateRelease {
+			return allowed(in)
+		}
+		v := verdictOn(in, contract.GateNeedsApproval, "workflow")
+		subject = v.Subject
+		return v
+	}
+	var wrong, right *answer
+	w.after(time.Minute, func() {
+		wrong = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann", Subject: "sha256:earlier"})
+		right = w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "bob", Subject: subject})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+	require.ErrorContains(t, wrong.err, "not sha256:earlier; look at it again")
+	require.NoError(t, right.err)
+	require.Equal(t, "bob", w.released.ApprovedBy)
+}

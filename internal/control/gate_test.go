@@ -92,3 +92,27 @@ func TestTheReviewersModelIsThatOfTheSetting(t *testing.T) {
 	require.Equal(t, contract.ModelChoice{Provider: "other", Model: "judge"}, *got.Review.Model)
 	require.Equal(t, []int{1, 192 << 10}, []int{got.Review.Rounds, got.Review.DiffBytes})
 }
+
+func TestAForkKeepsWhatMadeTheForkedRunStricter(t *testing.T) {
+	t.Parallel()
+	r := &Runs{Config: config.Default()}
+	r.Config.Gate.Allowed = []string{"src/**", "docs/**"}
+	r.Config.Gate.Labels = config.GateLabels{Automerge: []string{"automerge", "fast"}, Blocked: []string{"blocked"}, Review: []string{"needs-review"}}
+	r.Config.Gate.Limits.Files, r.Config.Gate.Limits.Lines, r.Config.Verification.PinnedTests = 500, 0, "report"
+	got, err := r.gateOfFork(t.Context(), &contract.GateSettings{
+		Policy: "default", Tests: "enforce", Limits: contract.GateLimits{Files: 10, Lines: 100, Deletions: 999, Allowed: []string{"src/**"}},
+		LabelRules: contract.GateLabelRules{Automerge: []string{"automerge"}, Blocked: []string{"hold"}, Review: []string{"needs-review", "risky"}},
+	})
+	require.NoError(t, err)
+	require.Equal(t, []int{10, 100, r.Config.Gate.Limits.Deletions}, []int{got.Limits.Files, got.Limits.Lines, got.Limits.Deletions})
+	require.Equal(t, []string{"src/**"}, got.Limits.Allowed)
+	require.Equal(t, "enforce", got.Tests)
+	require.Equal(t, contract.GateLabelRules{
+		Automerge: []string{"automerge"}, Blocked: []string{"blocked", "hold"}, Review: []string{"needs-review", "risky"},
+	}, got.LabelRules)
+
+	r.Config.Gate.Allowed = []string{"docs/**"}
+	got, err = r.gateOfFork(t.Context(), &contract.GateSettings{Policy: "default", Limits: contract.GateLimits{Allowed: []string{"src/**"}}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"src/**"}, got.Limits.Allowed, "an empty list would allow everything")
+}
