@@ -23,7 +23,7 @@ const (
 	ActivityReview    = "rgpt.review.Review"
 )
 
-// EventGateReviewed is the event of a review: what the reviewer found, or why there is no review.
+// EventGateReviewed is the event of a review: what the reviewer found, or why it failed.
 const EventGateReviewed EventType = "gate.reviewed"
 
 // The values of ReviewSettings.Mode. Without settings, no change is reviewed.

@@ -112,7 +112,7 @@ func (j *judge) commits(ctx context.Context, o options, errs io.Writer) error {
 			objects.close()
 			at, objects = repo, nil
 			if dir := repositoryAt(o.mirrors, repo); dir == "" {
-				fmt.Fprintln(errs, "there is no clone of", repo)
+				fmt.Fprintf(errs, "%s was left out: its clone was not found in -mirrors\n", repo)
 			} else if objects, err = open(ctx, dir); err != nil {
 				return err
 			}

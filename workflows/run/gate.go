@@ -63,7 +63,7 @@ func (r *run) awaitRelease(ctx workflow.Context) *contract.Failure {
 	for {
 		if r.Relabelled {
 			failure := r.judgeRelease(ctx, r.Executions[string(contract.PhaseTester)])
-			if failure != nil && r.Gate.Decision != contract.GateDeny { // there is no verdict
+			if failure != nil && r.Gate.Decision != contract.GateDeny { // the gate did not decide
 				r.Relabelled = true
 				return failure
 			}

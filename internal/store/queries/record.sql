@@ -199,7 +199,7 @@ WITH prior AS (
     -- question that expired with its run is answered if that end was forgotten.
     WHERE a.status IN ('pending', 'expired') OR excluded.status = 'pending'
 ), replaced_approvals AS (
-    -- A question that is asked about something else is no longer open about what came before.
+    -- A question about something else replaces the open one about what came before.
     UPDATE orchestrator_approvals a
     SET status = 'expired', decided_at = @at
     FROM asked_subject s, timely f
