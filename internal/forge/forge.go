@@ -1,0 +1,241 @@
+// Package forge works with the services that host repositories: GitHub, GitLab, and Gitea, which
+// includes Forgejo. A Service is one of them with credentials; the packages below implement it.
+//
+// Everything that a forge returns is data that strangers may have written: titles, texts, names of
+// branches and people. Nothing here interprets it.
+package forge
+
+import (
+	"context"
+	"time"
+)
+
+// Kind is the software of a forge.
+type Kind string
+
+// The kinds of forges.
+const (
+	GitHub Kind = "github"
+	GitLab Kind = "gitlab"
+	Gitea  Kind = "gitea" // also Forgejo
+)
+
+// Service is a forge with the credentials to use it. Its methods are safe for concurrent use.
+//
+// A repository is its path on the forge: owner/name, on GitLab with any number of groups.
+//
+// Every error is a *fault.Error whose message names the operation, the repository and the forge,
+// never a credential: CONFIG_ERROR if the credentials or their rights do not suffice or the object
+// does not exist, INFRA_ERROR with RetryAfter if a rate limit was reached or the forge is
+// unavailable, CodeBadRequest if it refused the request. Methods do not retry; their callers do.
+type Service interface {
+	// Kind returns the forge's kind.
+	Kind() Kind
+	// Access returns who the credentials belong to and what they may do with a repository.
+	Access(ctx context.Context, repo string) (Access, error)
+	// Permission returns what a person may do with a repository: PermissionNone for a stranger.
+	Permission(ctx context.Context, repo, login string) (Permission, error)
+
+	// FindPullRequest returns the open pull request from a branch of the repository into base, nil
+	// if none exists.
+	FindPullRequest(ctx context.Context, repo, head, base string) (*PullRequest, error)
+	// PullRequest returns a pull request by its number.
+	PullRequest(ctx context.Context, repo string, number int64) (PullRequest, error)
+	// CreatePullRequest opens a pull request. Labels and reviewers are set separately, because they
+	// may fail on their own.
+	CreatePullRequest(ctx context.Context, repo string, opened NewPullRequest) (PullRequest, error)
+	// UpdatePullRequest changes what is set in the change.
+	UpdatePullRequest(ctx context.Context, repo string, number int64, change PullRequestChange) (PullRequest, error)
+	// AddLabels adds labels to an issue or pull request, and creates those that the repository does
+	// not have. Labels that it has already stay.
+	AddLabels(ctx context.Context, repo string, number int64, labels []string) error
+	// RemoveLabel removes a label; one that is not set is no error.
+	RemoveLabel(ctx context.Context, repo string, number int64, label string) error
+	// RequestReviews asks people to review a pull request, besides those who were asked before. The
+	// forge may refuse people who cannot review.
+	RequestReviews(ctx context.Context, repo string, number int64, reviewers Reviewers) error
+	// Review adds a review with comments on lines. It neither approves nor rejects.
+	Review(ctx context.Context, repo string, number int64, review NewReview) error
+	// Merge merges a pull request whose head is the given commit. It returns the commit on the base.
+	// A head that has moved, and a pull request that cannot be merged, are CodeMergeConflict.
+	Merge(ctx context.Context, repo string, number int64, merge Merge) (string, error)
+	// DeleteBranch deletes a branch; one that does not exist is no error.
+	DeleteBranch(ctx context.Context, repo, branch string) error
+
+	// SetStatus sets the status of a commit in a context. It replaces the earlier one.
+	SetStatus(ctx context.Context, repo, commit string, status Status) error
+	// Checks returns the last result of each status and check of a commit.
+	Checks(ctx context.Context, repo, commit string) ([]Check, error)
+	// CheckLog returns the last most bytes of a check's log, "" if the forge has none.
+	CheckLog(ctx context.Context, repo string, check Check, most int) (string, error)
+
+	// Issue returns an issue by its number.
+	Issue(ctx context.Context, repo string, number int64) (Issue, error)
+	// Issues returns the open issues with a label that changed since a time, the oldest change first.
+	Issues(ctx context.Context, repo, label string, since time.Time) ([]Issue, error)
+	// Comments returns the comments on an issue or pull request since a time, the oldest first: those
+	// of the conversation and those on lines of a change.
+	Comments(ctx context.Context, repo string, number int64, since time.Time) ([]Comment, error)
+	// AddComment adds a comment to an issue or pull request.
+	AddComment(ctx context.Context, repo string, number int64, text string) (Comment, error)
+	// Reply answers a comment in its thread, or below it where the forge has no thread for it.
+	Reply(ctx context.Context, repo string, number int64, to Comment, text string) (Comment, error)
+}
+
+// Permission is what a person or token may do with a repository. Greater ones include lesser ones.
+type Permission int
+
+// The permissions.
+const (
+	PermissionNone Permission = iota
+	PermissionRead
+	PermissionWrite
+	PermissionAdmin
+)
+
+// Access describes credentials at a repository.
+type Access struct {
+	Login         string // who they belong to; of a GitHub App "name[bot]"
+	Permission    Permission
+	DefaultBranch string
+	// Missing are the rights, as the forge names them, that pull requests need and the credentials
+	// do not have, as far as the forge says so.
+	Missing []string
+}
+
+// State is the state of a pull request.
+type State string
+
+// The states of a pull request.
+const (
+	Open   State = "open"
+	Closed State = "closed"
+	Merged State = "merged"
+)
+
+// PullRequest is a pull request; on GitLab, a merge request.
+type PullRequest struct {
+	Number      int64
+	URL         string // for people
+	Title, Body string
+	Head, Base  string // names of branches
+	HeadCommit  string
+	FromFork    bool // the head is a branch of another repository
+	State       State
+	Draft       bool
+	Mergeable   *bool  // nil: the forge has not found out yet
+	MergeCommit string // of a merged one
+	Labels      []string
+	Author      string
+	UpdatedAt   time.Time
+}
+
+// NewPullRequest is a pull request to be opened.
+type NewPullRequest struct {
+	Head, Base  string
+	Title, Body string
+	Draft       bool
+}
+
+// PullRequestChange is a change of a pull request. Nil fields stay as they are.
+type PullRequestChange struct {
+	Title, Body *string
+	Draft       *bool
+	State       *State // Open or Closed
+}
+
+// Reviewers are people and teams to be asked for a review, by their names on the forge.
+type Reviewers struct {
+	People []string
+	Teams  []string // as organisation/team; GitLab has none
+}
+
+// NewReview is a review of a commit.
+type NewReview struct {
+	Commit   string
+	Body     string
+	Comments []LineComment
+}
+
+// LineComment is a comment on a line of a file as it is after the change. Where the forge cannot
+// place it, because the line is not part of the change, its text is added to the review's body.
+type LineComment struct {
+	Path string
+	Line int // from 1
+	Body string
+}
+
+// MergeMethod is a way to merge.
+type MergeMethod string
+
+// The merge methods.
+const (
+	MergeCommit MergeMethod = "merge"
+	MergeSquash MergeMethod = "squash"
+	MergeRebase MergeMethod = "rebase"
+)
+
+// Merge is the request to merge a pull request.
+type Merge struct {
+	Method     MergeMethod
+	HeadCommit string // the commit that was judged: another head is not merged
+	Title      string // of the commit; empty: the forge's default
+	Message    string
+}
+
+// CheckState is the state of a check or status.
+type CheckState string
+
+// The states of a check.
+const (
+	CheckPending CheckState = "pending"
+	CheckSuccess CheckState = "success"
+	CheckFailure CheckState = "failure"
+	CheckError   CheckState = "error" // it could not run; no code change fixes it
+	CheckSkipped CheckState = "skipped"
+)
+
+// Status is the status of a commit to be set. Contexts tell statuses of a commit apart.
+type Status struct {
+	Context     string
+	State       CheckState // not CheckSkipped
+	Description string     // cut to what the forge allows
+	URL         string
+}
+
+// Check is a check or status of a commit, whoever reported it.
+type Check struct {
+	ID          string // identifies this result: a check that runs again has another
+	Name        string // the status's context or the check's name
+	State       CheckState
+	Description string
+	URL         string
+	Required    bool // the base branch's protection requires it, as far as the credentials can see
+}
+
+// Issue is an issue.
+type Issue struct {
+	Number    int64
+	URL       string
+	Title     string
+	Body      string
+	Author    string
+	Labels    []string
+	Closed    bool
+	UpdatedAt time.Time
+}
+
+// Comment is a comment on an issue, a pull request or a line of one.
+type Comment struct {
+	ID        string // unique within the repository
+	Thread    string // of comments on lines and discussions; "" where the forge has none
+	Author    string
+	Bot       bool // as far as the forge says so
+	Body      string
+	URL       string
+	Path      string // of a comment on a line
+	Line      int
+	Commit    string // that a comment on a line was made on
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
