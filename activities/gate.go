@@ -324,13 +324,14 @@ func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.
 	if j.unchanged() {
 		return nil // nothing would be published
 	}
+	if in.Gate != j.key.Subject {
+		return fault.New(contract.ClassRuntime, contract.CodeStaleVerdict,
+			"the policy gate has not judged what run %d would release (its files, commits or labels have changed since); nothing was released", run.ID)
+	}
 	v, err := j.verdict(ctx)
 	switch {
 	case err != nil:
 		return err
-	case in.Gate != v.Subject:
-		return fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"the policy gate has not judged what run %d would release (its files, commits or labels have changed since); nothing was released", run.ID)
 	case v.Decision == contract.GateAllow:
 		return ownApproval(run, in, in.ApprovedBy, run.Settings.Gate.Approver, v.ID)
 	case v.Decision == contract.GateDeny:

@@ -63,6 +63,7 @@ func TestAReleaseThatTheGateHasNotJudgedIsRefused(t *testing.T) {
 	_, failure := do[contract.ReleaseResult](h, h.Release, release)
 	require.NotNil(t, failure)
 	require.Contains(t, failure.Message, "has not judged what run")
+	require.Contains(t, failure.Message, contract.CodeStaleVerdict, "so the workflow has it judged")
 
 	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
 	require.Nil(t, failure)
@@ -84,7 +85,7 @@ func TestAReleaseThatTheGateHasNotJudgedIsRefused(t *testing.T) {
 	require.NotEmpty(t, released.Commit)
 	all, err := verdicts.Of(t.Context(), h.Store, h.run.ID)
 	require.NoError(t, err)
-	require.Len(t, all, 2, "also about the other release, which was refused")
+	require.Len(t, all, 1, "the refused releases were not judged")
 	require.Equal(t, to.Tree, all[0].Tree)
 	require.Contains(t, all[0].Policies, "default")
 }

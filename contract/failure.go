@@ -63,6 +63,7 @@ const (
 	CodePathEscape      Code = "path_escape"        // a path outside the workspace or inside .git
 	CodeForbidden       Code = "forbidden"          // an action outside the agent's tools or policy
 	CodeDenied          Code = "denied"             // the policy gate refused a change
+	CodeStaleVerdict    Code = "stale_verdict"      // the policy gate has not judged what would be released now
 	CodeReview          Code = "review_findings"    // a review found major problems in a change
 	CodeIsolation       Code = "isolation"          // the sandbox cannot isolate
 	CodeInvalidConfig   Code = "invalid_config"     // an error in rgpt.yaml or the environment

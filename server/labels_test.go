@@ -1,13 +1,18 @@
 package server_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/chain"
 )
 
@@ -34,4 +39,42 @@ func TestLabelsAreChangedListedAndFilteredByTheAPI(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	require.Equal(t, "client api", fmt.Sprint(entries[0].Actor, " ", entries[0].Name))
+}
+
+// notified counts the signals of changed labels.
+type notified struct {
+	client.Client
+	signals int
+}
+
+func (n *notified) SignalWorkflow(_ context.Context, _, _, name string, _ any) error {
+	if name == contract.SignalLabels {
+		n.signals++
+	}
+	return nil
+}
+
+func TestLabelsOfARunThatWatchesItsBranchCountForItsNextPush(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	n := &notified{}
+	b.temporal.Client = n
+	until := time.Now().Add(time.Hour)
+	for note, change := range map[string]contract.RunChange{
+		"are judged before its next push":       {Staying: true, StayingUntil: &until},
+		"change nothing about its release":      {},
+		`"labels":["docs"],"changed":1}`:        {Status: contract.PhaseTester.Running()},
+		`the run has ended, so its labels chan`: {Status: contract.StatusFailed},
+	} {
+		run, _, err := b.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{Gate: &contract.GateSettings{}}})
+		require.NoError(t, err)
+		require.NoError(t, b.MarkStarted(t.Context(), run.ID, contract.RunWorkflowID(run.ID), "0199"))
+		change.Status, change.Phase = cmp.Or(change.Status, contract.StatusDone), contract.PhaseReleaser
+		change.Finished = change.Status.Terminal()
+		b.record(t, contract.Record{RunID: run.ID, Run: &change})
+		before := n.signals
+		w := b.send(t, http.MethodPost, fmt.Sprintf("/api/runs/%d/labels", run.ID), `{"add": ["docs"]}`)
+		require.Contains(t, w.Body.String(), note)
+		require.Equal(t, change.StayingUntil != nil || !change.Status.Terminal(), n.signals > before, note)
+	}
 }

@@ -11,6 +11,11 @@ type Change struct {
 }
 
 // changes has one entry for each ID in the code below this directory. A change without an entry
-// breaks the replay of the recorded histories; an entry is removed together with its code. v0.1.0
-// is the first release: it has none.
-var changes = []Change{}
+// breaks the replay of the recorded histories; an entry is removed together with its code.
+var changes = []Change{
+	{
+		ID: "labels-at-once", Date: "2026-11-27",
+		Reason: "A change of a run's labels is judged at once, also while a person is asked, and can start a review. People whose comments are carried out are authors.",
+		Remove: "when no run that a version before v0.2.0 created is running or can be replayed",
+	},
+}

@@ -39,16 +39,37 @@ func (r *Runs) Label(ctx context.Context, id int64, c store.LabelChange) (Labell
 	}
 	out.Labels = run.Labels
 	switch {
-	case run.Status.Terminal():
-		out.Note = "the run has ended, so its labels change nothing about its release"
+	case isOver(run):
+		out.Note = endedNote
 	case run.Settings.Gate != nil && run.WorkflowID != "":
-		// Also without a change: an earlier request may have failed here. Without the signal, the releaser
-		// refuses what was judged with other labels.
-		if err := r.Temporal.SignalWorkflow(ctx, contract.RunWorkflowID(id), "", contract.SignalLabels, nil); err != nil {
-			out.Note = fmt.Sprintf("the labels are stored, but the run could not be notified (%v); repeat the command", err)
-		}
+		out.Note, err = r.notifyOfLabels(ctx, id)
 	}
-	return out, nil
+	return out, err
+}
+
+// endedNote says that labels come too late.
+const endedNote = "the run has ended, so its labels change nothing about its release"
+
+// isOver reports whether a run will release nothing any more. One that watches its branch may.
+func isOver(run store.Run) bool { return run.Status.Terminal() && run.StayingUntil == nil }
+
+// notifyOfLabels notifies the workflow of a run that its labels were changed, also without a change: an
+// earlier request may have failed here. Without the notification, the releaser refuses what was judged
+// with other labels, and the run has it judged then. The note is for the sender.
+func (r *Runs) notifyOfLabels(ctx context.Context, id int64) (note string, err error) {
+	signal := r.Temporal.SignalWorkflow(ctx, contract.RunWorkflowID(id), "", contract.SignalLabels, nil)
+	run, err := r.Store.Run(ctx, id)
+	switch {
+	case err != nil:
+		return "", err
+	case isOver(run): // meanwhile
+		return endedNote, nil
+	case signal != nil:
+		return fmt.Sprintf("the labels are stored, but the run could not be notified (%v); repeat the command", signal), nil
+	case run.StayingUntil != nil:
+		return "the run is watching its branch: its labels are judged before its next push", nil
+	}
+	return "", nil
 }
 
 // checkLabels returns an error for labels that are not valid.

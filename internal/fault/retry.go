@@ -63,6 +63,7 @@ var notRetried = map[contract.Code]bool{
 	contract.CodeIsolation:      true,
 	contract.CodeTooLarge:       true,
 	contract.CodeQuarantined:    true,
+	contract.CodeStaleVerdict:   true,
 }
 
 // RetryOf returns the row of a class; an unknown class is treated as RUNTIME_ERROR.

@@ -30,15 +30,16 @@ type question struct {
 
 // approval is a question that was asked, and its answer.
 type approval struct {
-	id       string
-	kind     string
-	action   contract.HealAction // for help: the action to take
-	granted  bool
-	rejected bool
-	expired  bool
-	by       string
-	reason   string
-	planID   int64 // the plan that was approved as a person edited it
+	id        string
+	kind      string
+	action    contract.HealAction // for help: the action to take
+	granted   bool
+	rejected  bool
+	expired   bool
+	withdrawn bool
+	by        string
+	reason    string
+	planID    int64 // the plan that was approved as a person edited it
 
 	input  *contract.PlannerQuestion // of the planner
 	option string                    // that was chosen for it
@@ -72,14 +73,27 @@ func (a *approval) payload() map[string]any {
 // ask asks a person and waits for the answer, or until the time limit. Meanwhile the run's status
 // is waiting_for_approval or waiting_for_input. A paused run keeps waiting until it is resumed.
 func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failure) {
-	plan := r.remindersOf(q)
-	a, reminder, err := r.open(ctx, q, plan)
+	w := &waiting{q: q, plan: r.remindersOf(q)}
+	var err error
+	w.approval, w.event, err = r.open(ctx, q, w.plan)
 	if err == nil {
-		err = r.awaitAnswer(ctx, a, q, plan, reminder)
+		w.since = workflow.Now(ctx)
+		err = r.awaitAnswer(ctx, w)
+	}
+	for err == nil && r.outOfDate(w.approval) {
+		if failure := r.judgeAsked(ctx, w.approval); failure != nil {
+			return nil, failure
+		}
+		if w.withdrawn {
+			break
+		}
+		w.waited = workflow.Now(ctx).Sub(w.since)
+		err = r.awaitAnswer(ctx, w)
 	}
 	if err != nil {
 		return nil, r.failureOf(err)
 	}
+	a := w.approval
 	if failure := r.awaitUnpaused(ctx); failure != nil {
 		return nil, failure
 	}
@@ -149,7 +163,7 @@ func (r *run) approvalRecord(a *approval, until time.Time) (contract.Record, map
 }
 
 // askApproval asks a person to approve the plan or the release. If it is not approved, askApproval
-// returns the failure that the run ends with.
+// returns the failure that the run ends with. A question that is withdrawn leaves the approval open.
 func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	a, failure := r.ask(ctx, question{kind: kind, phase: r.Phase, wait: r.in.Settings.ApprovalWait})
 	if failure != nil {
@@ -157,6 +171,8 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	}
 	r.controls.approval = nil
 	switch {
+	case a.withdrawn:
+		return nil
 	case a.rejected: // recorded when the answer was received, like an approval
 		return r.notApproved(a)
 	case a.granted:
@@ -347,6 +363,9 @@ func (r *run) checkApprove(c contract.Command) error {
 	switch {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
 		return commands.Rejected("approval %s is for the %s; the plan can no longer be edited", a.id, a.kind)
+	case a.kind == contract.ApprovalRelease && r.atOnce && (r.Relabelled || r.judging):
+		return commands.Rejected("the labels of run %d were changed, so its release is judged again; look at the verdict (rgpt run inspect %d), then answer",
+			r.in.RunID, r.in.RunID)
 	case a.kind == contract.ApprovalRelease && contract.Nameless(c.By):
 		if _, named := r.needsRelease(); named {
 			return commands.Rejected("approval %s needs a named person (%s)", a.id, r.releaseReason())

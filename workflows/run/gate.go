@@ -6,7 +6,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
 	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
 )
@@ -14,17 +13,21 @@ import (
 // judgeRelease has the policy gate judge what the run would release, and keeps its verdict for the
 // approval and the release. It returns the failure of a change that is denied.
 func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef) *contract.Failure {
-	r.Gate, r.Relabelled = contract.GateVerdict{}, false
+	if !r.atOnce {
+		r.Gate, r.Relabelled = contract.GateVerdict{}, false
+	}
 	if r.in.Settings.Gate == nil || !r.changesAnything() {
+		r.Gate = contract.GateVerdict{}
 		return nil // nothing would be released
 	}
 	verdict, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityGate, len(r.Stages), func(quick bool) any {
 		return r.gateInput(execution, quick)
 	}, func(v contract.GateVerdict) bool { return v.Cold })
+	r.Gate = verdict
 	if err != nil {
+		r.Gate = contract.GateVerdict{}
 		return r.failureOf(err)
 	}
-	r.Gate = verdict
 	return commands.Denied("the change of the run", verdict)
 }
 
@@ -46,30 +49,14 @@ func (r *run) gateInput(execution contract.ExecutionRef, quick bool) contract.Ga
 	}
 }
 
-// receiveLabels notes changes of the run's labels.
-func (r *run) receiveLabels(ctx workflow.Context) {
-	changed := workflow.GetSignalChannel(ctx, contract.SignalLabels)
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		for {
-			changed.Receive(ctx, nil)
-			r.Relabelled = true
-		}
-	})
-}
-
 // awaitRelease waits until the release may start: the policy gate has judged it with the run's current
 // labels, and a person has approved exactly that if it is required.
 func (r *run) awaitRelease(ctx workflow.Context) *contract.Failure {
+	r.atOnce = r.judgesLabelsAtOnce(ctx)
 	for {
 		if r.Relabelled {
-			failure := r.judgeRelease(ctx, r.Executions[string(contract.PhaseTester)])
-			if failure != nil && r.Gate.Decision != contract.GateDeny { // the gate did not decide
-				r.Relabelled = true
+			if failure := r.judgeAgain(ctx); failure != nil {
 				return failure
-			}
-			if failure != nil {
-				// Its files were not denied before, so an agent cannot correct it.
-				return &fault.New(contract.ClassHuman, contract.CodeRejected, "after a change of its labels, %s", failure.Message).Failure
 			}
 			continue
 		}

@@ -26,8 +26,34 @@ func (r *run) findProtected(ctx workflow.Context) error {
 	}).Get(ctx, &r.Protected)
 }
 
-// releaseBranch creates the branch with the run's commits, the report and the zip.
+// releaseBranch creates the branch with the run's commits, the report and the zip. If the releaser
+// finds other labels than those that were judged, the release is judged again first.
 func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
+	result, failure := r.publish(ctx, execution)
+	for r.atOnce && failure != nil && failure.Code == contract.CodeStaleVerdict {
+		judged := r.Gate.Subject
+		r.Relabelled = true
+		if end := r.awaitRelease(ctx); end != nil {
+			return nil, end
+		}
+		if end := r.awaitUnpaused(ctx); end != nil {
+			return nil, end
+		}
+		if r.Gate.Subject == judged {
+			break // it is not the labels
+		}
+		result, failure = r.publish(ctx, execution)
+	}
+	if failure != nil {
+		return nil, failure
+	}
+	r.Branch, r.Commit = result.Branch, result.Commit
+	r.noteLateLabels(ctx)
+	return releaseOutput{Branch: result.Branch, Commit: result.Commit, Pushed: result.Pushed}, result.Failure
+}
+
+// publish has the releaser make the release that was judged and approved.
+func (r *run) publish(ctx workflow.Context, execution contract.ExecutionRef) (contract.ReleaseResult, *contract.Failure) {
 	credits := make([]contract.Credit, len(r.Changes))
 	for i, c := range r.Changes {
 		credits[i] = r.Credits[c.Step]
@@ -39,8 +65,7 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 		Gate: r.Gate.Subject, Authors: r.Authors,
 	}).Get(ctx, &result)
 	if err != nil {
-		return nil, r.failureOf(err)
+		return result, r.failureOf(err)
 	}
-	r.Branch, r.Commit = result.Branch, result.Commit
-	return releaseOutput{Branch: result.Branch, Commit: result.Commit, Pushed: result.Pushed}, result.Failure
+	return result, nil
 }

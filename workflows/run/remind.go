@@ -59,30 +59,42 @@ func withReminders(payload map[string]any, asked time.Time, plan []reminder) map
 	return out
 }
 
-// awaitAnswer waits for the answer to a question. Until then, it reminds as planned; each reminder is one
-// record, so it is sent once.
-func (r *run) awaitAnswer(ctx workflow.Context, a *approval, q question, plan []reminder, payload map[string]any) error {
-	given := func() bool { return a.answered() && !r.controls.paused }
-	var waited time.Duration
-	for i, one := range plan {
-		if pause := one.at - waited; pause > 0 {
-			answered, err := workflow.AwaitWithTimeout(ctx, pause, given)
-			if err != nil || answered {
+// waiting is a question that waits for its answer.
+type waiting struct {
+	*approval
+	q      question
+	plan   []reminder
+	event  map[string]any // what the events of the reminders say besides
+	since  time.Time
+	sent   int           // reminders
+	waited time.Duration // until the wait begins, or continues
+}
+
+// awaitAnswer waits for the answer to a question, or until the question is out of date. Until then, it
+// reminds as planned; each reminder is one record, so it is sent once.
+func (r *run) awaitAnswer(ctx workflow.Context, w *waiting) error {
+	over := func() bool { return !r.controls.paused && (w.answered() || r.outOfDate(w.approval)) }
+	for w.sent < len(w.plan) {
+		one := w.plan[w.sent]
+		if pause := one.at - w.waited; pause > 0 {
+			met, err := workflow.AwaitWithTimeout(ctx, pause, over)
+			if err != nil || met {
 				return err
 			}
-			waited = one.at
+			w.waited = one.at
 		}
-		if a.answered() { // but the run is paused
+		if w.answered() { // but the run is paused
 			return nil
 		}
-		event := copied(payload)
-		event["reminder"], event["of"], event["to"] = i+1, len(plan), one.To
-		if _, err := r.transition(ctx, records.EventRecord(q.reminds(one.Escalate), event)); err != nil {
+		w.sent++
+		event := copied(w.event)
+		event["reminder"], event["of"], event["to"] = w.sent, len(w.plan), one.To
+		if _, err := r.transition(ctx, records.EventRecord(w.q.reminds(one.Escalate), event)); err != nil {
 			return err
 		}
 	}
-	answered, err := workflow.AwaitWithTimeout(ctx, q.wait-waited, given)
-	a.expired = err == nil && !answered && !a.answered()
+	met, err := workflow.AwaitWithTimeout(ctx, max(0, w.q.wait-w.waited), over)
+	w.expired = err == nil && !met && !w.answered()
 	return err
 }
 

@@ -21,6 +21,19 @@ const reviewCalls = 2
 // or a policy want that. It returns the review, if there is one, and a failure if the review found
 // major problems that go back to an agent. Those that remain are judged with the change.
 func (r *run) reviewRelease(ctx workflow.Context, tester contract.ExecutionRef) (*contract.ReviewResult, *contract.Failure) {
+	result, failure := r.reviewOnce(ctx, tester)
+	if failure != nil || result == nil || !r.returnsFindings(*result) {
+		return result, failure
+	}
+	r.Review.Returned++
+	r.Review.Open = result.Open
+	return result, &fault.New(contract.ClassAssertion, contract.CodeReview,
+		"the review of the change by %s found %d major problems: %s", result.Model, result.Major, result.Summary()).Failure
+}
+
+// reviewOnce returns the review of what the run would release, which it makes if one is due and was not
+// made before; nil if none is needed.
+func (r *run) reviewOnce(ctx workflow.Context, tester contract.ExecutionRef) (*contract.ReviewResult, *contract.Failure) {
 	s := r.in.Settings.Gate
 	if s == nil || s.Review == nil || !r.changesAnything() {
 		return nil, nil
@@ -47,13 +60,7 @@ func (r *run) reviewRelease(ctx workflow.Context, tester contract.ExecutionRef) 
 		}
 		result = &made
 	}
-	if !r.returnsFindings(*result) {
-		return result, nil
-	}
-	r.Review.Returned++
-	r.Review.Open = result.Open
-	return result, &fault.New(contract.ClassAssertion, contract.CodeReview,
-		"the review of the change by %s found %d major problems: %s", result.Model, result.Major, result.Summary()).Failure
+	return result, nil
 }
 
 // returnsFindings reports whether the findings of a review go back to an agent: as often as the

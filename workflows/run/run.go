@@ -57,6 +57,8 @@ type run struct {
 	completed         *contract.Record                        // of a phase, not written yet; see complete
 	reachable         map[string]bool                         // steps whose workflows have started and can be signalled
 	affinities        map[string]*affinity.Affinity           // by phase or step
+	atOnce            bool                                    // a change of labels is judged at once
+	judging           bool                                    // a change of labels is being judged
 	errorTypeShown    bool                                    // Temporal shows the class of a failure
 	deliberation      workflow.ChildWorkflowFuture            // the latest one about the plan; nil: none
 	knownMemberModels map[contract.Agent]contract.ModelChoice // models of the deliberation's members, as last sent to them
@@ -160,6 +162,9 @@ func (r *run) runPhase(ctx workflow.Context, p contract.Phase) *contract.Failure
 		return failure
 	}
 	if failure := r.separateCommands(ctx); failure != nil {
+		return failure
+	}
+	if failure := r.awaitLabels(ctx, p); failure != nil {
 		return failure
 	}
 	execution, err := r.begin(ctx, p)

@@ -74,6 +74,7 @@ func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, 
 		return nil, r.failureOf(err)
 	}
 	out.Protected = r.Protected.Paths
+	r.beginJudging(ctx)
 	var failure *contract.Failure
 	if out.Review, failure = r.reviewRelease(ctx, execution); failure != nil {
 		return out, failure

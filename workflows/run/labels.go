@@ -1,0 +1,137 @@
+package run
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
+)
+
+// withdrawnReason says why a question is withdrawn.
+const withdrawnReason = "the labels of the run were changed, and its release was judged again"
+
+// judgesLabelsAtOnce reports whether the run judges a change of its labels at once. Runs of earlier
+// versions did so after an answer that they waited for.
+func (r *run) judgesLabelsAtOnce(ctx workflow.Context) bool {
+	return r.in.Settings.Gate != nil && workflow.GetVersion(ctx, "labels-at-once", workflow.DefaultVersion, 1) >= 1
+}
+
+// receiveLabels notes changes of the run's labels.
+func (r *run) receiveLabels(ctx workflow.Context) {
+	changed := workflow.GetSignalChannel(ctx, contract.SignalLabels)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			changed.Receive(ctx, nil)
+			r.Relabelled = true
+		}
+	})
+}
+
+// beginJudging begins the judgement of a release, from the decision about a review on: labels that
+// change from now on are judged afterwards.
+func (r *run) beginJudging(ctx workflow.Context) {
+	if r.atOnce = r.judgesLabelsAtOnce(ctx); r.atOnce {
+		r.Relabelled = false
+	}
+}
+
+// judgeAgain has the release judged with the run's current labels, and reviewed if they demand it.
+// What such a review finds does not go back to an agent, because the change has passed its checks: it
+// is judged with the change. judgeAgain returns a failure if the release is denied or was not judged.
+func (r *run) judgeAgain(ctx workflow.Context) *contract.Failure {
+	tester := r.Executions[string(contract.PhaseTester)]
+	if r.atOnce {
+		r.judging, r.Relabelled = true, false
+		defer func() { r.judging = false }()
+		if err := r.flush(ctx); err != nil {
+			return r.failureOf(err)
+		}
+		if _, failure := r.reviewOnce(ctx, tester); failure != nil {
+			r.Relabelled = true
+			return failure
+		}
+	}
+	failure := r.judgeRelease(ctx, tester)
+	if failure == nil {
+		return nil
+	}
+	if r.Gate.Decision != contract.GateDeny { // the gate did not decide
+		r.Relabelled = true
+		return failure
+	}
+	// Its files were not denied before, so an agent cannot correct it.
+	return &fault.New(contract.ClassHuman, contract.CodeRejected, "after a change of its labels, %s", failure.Message).Failure
+}
+
+// outOfDate reports whether an unanswered question is about a verdict that other labels may change.
+func (r *run) outOfDate(a *approval) bool {
+	return r.atOnce && a.kind == contract.ApprovalRelease && !a.answered() && r.Relabelled
+}
+
+// judgeAsked judges a release again that a person is asked about. The question stays if it is about the
+// same and still needed; otherwise it is withdrawn.
+func (r *run) judgeAsked(ctx workflow.Context, a *approval) *contract.Failure {
+	subject := r.subject(a.kind)
+	failure := r.judgeAgain(ctx)
+	if a.answered() { // rejected meanwhile
+		return nil
+	}
+	needed, _ := r.needsRelease()
+	if failure == nil && needed && r.subject(a.kind) == subject && !r.hasApproval(a.kind) {
+		return nil
+	}
+	a.withdrawn, r.controls.approval = true, nil
+	if !r.controls.paused {
+		r.EndInterruption()
+	}
+	payload := a.payload()
+	payload["withdrawn"], payload["subject"], payload["reason"] = true, subject, withdrawnReason
+	rec := records.EventRecord(contract.EventApprovalExpired, payload)
+	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": "expired", "reason": withdrawnReason}
+	if _, err := r.transition(ctx, rec); err != nil && failure == nil {
+		failure = r.failureOf(err)
+	}
+	return failure
+}
+
+// awaitLabels judges changes of the labels that arrived while a release was about to start.
+func (r *run) awaitLabels(ctx workflow.Context, p contract.Phase) *contract.Failure {
+	for p == contract.PhaseReleaser && r.atOnce && r.Relabelled {
+		if failure := r.awaitRelease(ctx); failure != nil {
+			return failure
+		}
+		if failure := r.separateCommands(ctx); failure != nil {
+			return failure
+		}
+	}
+	return nil
+}
+
+// noteLateLabels says in the run's events that its labels changed while its release was under way, and
+// what the gate decides with them.
+func (r *run) noteLateLabels(ctx workflow.Context) {
+	if !r.atOnce || !r.Relabelled {
+		return
+	}
+	r.Relabelled = false
+	made := r.Gate
+	failure := r.judgeRelease(ctx, r.Executions[string(contract.PhaseTester)])
+	now := r.Gate
+	r.Gate = made
+	if now.Subject == made.Subject {
+		return // it was made with these labels
+	}
+	payload := map[string]any{
+		"labels_too_late": true, "commit": r.Commit, "branch": r.Branch, "verdict_id": made.ID,
+		"reason": "the labels of the run were changed while its release was under way; it was made by the verdict about the labels before",
+	}
+	if now.ID != 0 {
+		payload["verdict_id_now"], payload["decision_now"] = now.ID, now.Decision
+	} else if failure != nil {
+		payload["not_judged"] = failure.Message
+	}
+	if _, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, payload)); err != nil {
+		r.log.Error("Could not record that labels were changed during the release", "error", err)
+	}
+}
