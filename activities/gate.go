@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/gate/change"
 	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/gate/policy"
+	"github.com/rocketgpt/orchestrator/internal/gate/releases"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -40,6 +42,9 @@ func (a *Activities) JudgeChange(ctx context.Context, in contract.GateInput) (co
 		return contract.GateVerdict{}, err
 	}
 	v, err := j.verdict(ctx)
+	if errors.Is(err, errLookups) {
+		return contract.GateVerdict{Cold: true}, nil
+	}
 	return slim(v, run.Settings.Gate.Approver), err
 }
 
@@ -204,6 +209,9 @@ func (j *gateCase) judge(ctx context.Context) (gate.Judgement, change.Change, er
 	if err != nil {
 		return gate.Judgement{}, c, err
 	}
+	if err := j.dependencies(ctx, &c); err != nil {
+		return gate.Judgement{}, c, err
+	}
 	settings := j.run.Settings
 	judged, err := j.gate.Decide(ctx, c, gate.Facts{
 		Stage: policy.Stage(j.in.Stage), Base: gate.Tree(j.activities.Workspaces, settings.Repo.Workspace().Of(j.in.To)),
@@ -213,6 +221,29 @@ func (j *gateCase) judge(ctx context.Context) (gate.Judgement, change.Change, er
 		Review: j.review,
 	})
 	return judged, c, err
+}
+
+// errLookups says that registries must be asked, which takes too long for a local activity.
+var errLookups = errors.New("registries must be asked about added dependencies")
+
+// dependencies adds to a change what registries say about the dependencies that it adds.
+func (j *gateCase) dependencies(ctx context.Context, c *change.Change) error {
+	registries := j.activities.Registries
+	switch {
+	case j.run.Settings.Gate.Dependencies == nil:
+		return nil
+	case registries == nil:
+		return releases.Unasked(ctx, c, "the worker is not allowed to ask registries, gate.dependencies.lookup")
+	case j.in.LocalOnly:
+		cached, err := registries.Cached(ctx, *c)
+		if err != nil {
+			return err
+		}
+		if !cached {
+			return errLookups
+		}
+	}
+	return registries.Lookup(ctx, c)
 }
 
 // decide judges the change.
@@ -364,19 +395,25 @@ func ownApproval(run store.Run, in contract.ReleaseInput, by, approver string, v
 }
 
 // deniedRepair returns why the policy gate refuses a repair; empty: it does not, or the run has no gate.
+// errLookups means that it must be asked again without LocalOnly.
 func (a *Activities) deniedRepair(ctx context.Context, in contract.JudgeInput) (string, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil || run.Settings.Gate == nil {
 		return "", err
 	}
-	judged := []contract.GateInput{{Execution: in.Execution, Stage: contract.GateRepair, Step: in.Execution.Step, From: in.From, To: in.To}}
+	judged := []contract.GateInput{{
+		Execution: in.Execution, Stage: contract.GateRepair, Step: in.Execution.Step, From: in.From, To: in.To, LocalOnly: in.LocalOnly,
+	}}
 	if in.StepFrom.Tree != "" { // the step failed before it was judged, and its change becomes part of the repair
-		judged = append(judged, contract.GateInput{Execution: in.Execution, Stage: contract.GateStep, Step: in.Step, From: in.StepFrom, To: in.To})
+		judged = append(judged, contract.GateInput{Execution: in.Execution, Stage: contract.GateStep, Step: in.Step, From: in.StepFrom, To: in.To, LocalOnly: in.LocalOnly})
 	}
 	for _, one := range judged {
 		v, err := a.JudgeChange(ctx, one)
 		if err != nil {
 			return "", err
+		}
+		if v.Cold {
+			return "", errLookups
 		}
 		if v.Decision == contract.GateDeny {
 			return "the repair was discarded because the policy gate denied it: " + clipped(v.Summary(), causeBytes), nil

@@ -1,15 +1,21 @@
 package activities_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/gate"
+	"github.com/rocketgpt/orchestrator/internal/gate/releases"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 )
@@ -205,4 +211,61 @@ func TestARepositoryThatIsNotOnThisHostIsJudgedElsewhere(t *testing.T) {
 	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
 	require.Nil(t, failure)
 	require.True(t, verdict.Cold)
+}
+
+func TestADependencyIsLookedUpOnceBeforeItIsJudged(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	var asked atomic.Int32
+	published := time.Now().Add(-time.Hour)
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		fmt.Fprintf(w, `{"time":{"1.0.0":"2020-01-01T00:00:00Z","1.0.1":%q}}`, published.Format(time.RFC3339))
+	}))
+	t.Cleanup(registry.Close)
+	d := &h.Config.Gate.Dependencies
+	d.Lookup, d.Registries.NPM = true, registry.URL
+	h.Config.Gate.Policy = "strict"
+	var err error
+	h.Registries, err = releases.New(*d, "")
+	require.NoError(t, err)
+	t.Cleanup(h.Registries.Close)
+	h.gated()
+	release, judged := h.releaseOf(h.changed(h.repo.Workspace(), "package.json", `{"dependencies":{"thing":"1.0.1"}}`))
+
+	judged.LocalOnly = true
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.True(t, verdict.Cold, "a local activity does not wait for registries")
+	require.Zero(t, asked.Load())
+	judged.LocalOnly = false
+	verdict, failure = do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, contract.GateNeedsApproval, verdict.Decision)
+	require.Contains(t, verdict.Summary(), "thing 1.0.1 of npm was published on "+published.UTC().Format("2006-01-02 15:04 UTC"))
+	require.EqualValues(t, 1, asked.Load())
+
+	step := contract.GateInput{Execution: release.Execution, Stage: contract.GateStep, Step: "step-001", From: judged.From, To: judged.To, LocalOnly: true}
+	of, failure := do[contract.GateVerdict](h, h.JudgeChange, step)
+	require.Nil(t, failure)
+	require.False(t, of.Cold, "all answers are in memory")
+	require.EqualValues(t, 1, asked.Load())
+
+	registry.Close()
+	again, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, verdict, again)
+}
+
+func TestARunWhoseRegistriesTheWorkerMayNotAskHasUnknownAges(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	h.Config.Gate.Dependencies.Lookup = true
+	h.Config.Gate.Policy = "strict"
+	h.gated()
+	_, judged := h.releaseOf(h.changed(h.repo.Workspace(), "package.json", `{"dependencies":{"thing":"1.0.1"}}`))
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, contract.GateNeedsApproval, verdict.Decision)
+	require.Contains(t, verdict.Summary(), "the worker is not allowed to ask registries")
 }

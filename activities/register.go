@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
+	"github.com/rocketgpt/orchestrator/internal/gate/releases"
 	"github.com/rocketgpt/orchestrator/internal/inflight"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelcall"
@@ -58,6 +59,8 @@ type Activities struct {
 	BuildImage func(context.Context, docker.Source) (docker.Built, error)
 	// Scanners are the versions of the scanners for vulnerabilities and secrets available to checks.
 	Scanners map[string]string
+	// Registries are asked about dependencies that changes add; nil: they are not asked.
+	Registries *releases.Client
 
 	prompts  sync.Map                                      // versions of prompts whose text is stored
 	facts    sync.Map                                      // facts from git about base commits, by repository and commit

@@ -313,6 +313,9 @@ func (a *Activities) Judge(ctx context.Context, in contract.JudgeInput) (contrac
 	if out.Refused, err = a.deniedRepair(ctx, in); out.Refused != "" {
 		out.Code = contract.CodeDenied
 	}
+	if errors.Is(err, errLookups) {
+		return contract.Judgement{Cold: true}, nil
+	}
 	return out, err
 }
 

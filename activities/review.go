@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,6 +71,9 @@ func (a *Activities) ReviewDue(ctx context.Context, in contract.ReviewDueInput) 
 		return contract.ReviewDue{}, err
 	}
 	judged, _, err := j.judge(ctx)
+	if errors.Is(err, errLookups) {
+		return contract.ReviewDue{Cold: true}, nil
+	}
 	v := judged.Verdict
 	return contract.ReviewDue{Due: v.Decision != policy.Deny && (run.Settings.Gate.Review.Mode == contract.ReviewOn || v.Review)}, err
 }

@@ -35,6 +35,14 @@ type GateSettings struct {
 	Approver string `json:"approver,omitempty"`
 	// Review says how the change is reviewed before its release; nil: not at all.
 	Review *ReviewSettings `json:"review,omitempty"`
+	// Dependencies says how registries are asked about added dependencies; nil: not at all.
+	Dependencies *GateDependencies `json:"dependencies,omitempty"`
+}
+
+// GateDependencies are the rules for dependencies that registries are asked about.
+type GateDependencies struct {
+	// MinAge is how long a version, and its package, must have been published; 0: any time.
+	MinAge time.Duration `json:"min_age,omitempty"`
 }
 
 // GateLabelRules are the meanings of labels.

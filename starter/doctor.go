@@ -91,6 +91,7 @@ func (a *app) checks() []doctor.Check {
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelsCheck(cfg))
+	checks = append(checks, registriesCheck(cfg)...)
 	return append(append(checks, sandboxChecks(cfg, dir)...), doctor.Chromium(a.getenv))
 }
 
@@ -274,6 +275,36 @@ func artifactsCheck(cfg *config.Config, dir string) doctor.Check {
 		}
 		return doctor.Passed("the store at artifacts.url responds")
 	}}
+}
+
+// registriesCheck asks each registry that the policy gate asks about a package that it must have; nothing
+// if it asks none.
+func registriesCheck(cfg *config.Config) []doctor.Check {
+	if cfg.Gate.Policy == config.GateOff || !cfg.Gate.Dependencies.Lookup {
+		return nil
+	}
+	return []doctor.Check{{Name: "registries", Run: func(ctx context.Context) []doctor.Result {
+		client, err := setup.Registries(cfg)
+		if err != nil {
+			return doctor.FailedBy(err, "correct gate.dependencies.registries")
+		}
+		defer client.Close()
+		all := client.Ecosystems()
+		results := make([][]doctor.Result, len(all))
+		var wait sync.WaitGroup
+		for i, e := range all {
+			wait.Go(func() {
+				if err := client.Probe(ctx, e); err != nil {
+					results[i] = doctor.Warned(fmt.Sprintf("the registry of %s does not answer as expected (%v), so the age of its packages is unknown", e, err),
+						"correct its URL in gate.dependencies.registries, or set it to \"\" so that it is not asked")
+					return
+				}
+				results[i] = doctor.Passed("the registry of %s answers", e)
+			})
+		}
+		wait.Wait()
+		return slices.Concat(results...)
+	}}}
 }
 
 // brainModels are the models of searches in repositories, by the section of the configuration.

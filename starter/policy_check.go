@@ -170,6 +170,16 @@ func (a *app) judge(ctx context.Context, c policyCheck) (policy.Verdict, error) 
 		return policy.Verdict{}, err
 	}
 	read.Author, read.Labels = change.Role(c.author), c.labels
+	registries, err := setup.Registries(cfg)
+	if err != nil {
+		return policy.Verdict{}, err
+	}
+	if registries != nil {
+		defer registries.Close()
+		if err := registries.Lookup(ctx, &read); err != nil {
+			return policy.Verdict{}, err
+		}
+	}
 	return g.Judge(ctx, read, gate.Facts{
 		Stage: policy.Stage(c.stage), Run: policy.Run{Project: from.Repo, Pushes: c.pushes}, Base: gate.Tree(workspaces, from),
 	})

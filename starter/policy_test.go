@@ -2,10 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -142,4 +146,32 @@ func TestPolicyTestRunsTheTestsOfADirectory(t *testing.T) {
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.out, "test_wrong: FAIL")
 	require.Equal(t, exitInput, p.run(t, "policy", "test", t.TempDir()).code)
+}
+
+func TestPolicyCheckAsksRegistriesIfTheConfigurationAllowsIt(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); r.URL.Path == "/thing" {
+			fmt.Fprint(w, `{"time":{"1.0.0":"2020-01-01T00:00:00Z"}}`)
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(registry.Close)
+	dir, git := policyRepo(t, frozen)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"dependencies":{"thing":"1.0.0","invented-thing":"1.0.0"}}`), 0o600))
+	git("add", "-A")
+	git("commit", "-qm", "Third")
+	p := empty(t)
+	p.env = append(p.env, "HOME="+t.TempDir())
+	args := []string{"policy", "check", "--repo", dir, "--diff", "main~1..main"}
+	require.NotContains(t, p.ok(t, args...).out, "has no package")
+	require.Zero(t, asked.Load())
+
+	p.env = append(p.env, "RGPT_GATE_DEPENDENCIES_LOOKUP=true", "RGPT_GATE_DEPENDENCIES_REGISTRIES_NPM="+registry.URL)
+	r := p.run(t, args...)
+	require.Equal(t, exitApproval, r.code, r.out+r.errs)
+	require.Contains(t, r.out, "the registry of npm has no package invented-thing")
+	require.EqualValues(t, 2, asked.Load())
 }

@@ -61,6 +61,13 @@ func Default() *Config {
 				Allowed: []string{}, Automerge: []string{"automerge"}, Blocked: []string{"blocked", "do-not-merge"}, Review: []string{"needs-review"},
 			},
 			Review: "off", ReviewRounds: 1, ReviewDiff: 192 * KiB, ReviewTimeout: 5 * time.Minute,
+			Dependencies: GateDependencies{
+				MinAge: 72 * time.Hour, Private: []string{}, Packages: 200, Timeout: 5 * time.Second, Total: 20 * time.Second,
+				Registries: GateRegistries{
+					Go: "https://proxy.golang.org", NPM: "https://registry.npmjs.org", PyPI: "https://pypi.org", Crates: "https://index.crates.io",
+					Maven: "https://repo1.maven.org/maven2", RubyGems: "https://rubygems.org", Composer: "https://repo.packagist.org", NuGet: "https://api.nuget.org",
+				},
+			},
 		},
 		Artifacts: Artifacts{MaxFile: 512 * MiB, MaxCheckFiles: 200, MaxCheckSize: GiB, MaxRunFiles: 5000, MaxRunSize: 8 * GiB},
 		Brain: Brain{

@@ -21,6 +21,8 @@ type Gate struct {
 	Approver   string        `yaml:"approver" repo:"tighten" validate:"oneof=not_author anyone" doc:"Approvers of a release. anyone: every named person. not_author: only a named person who neither created the run nor steered or edited its change. Policies can demand the latter for single reasons."`
 	Labels     GateLabels    `yaml:"labels" doc:"Meanings of labels of runs."`
 
+	Dependencies GateDependencies `yaml:"dependencies" doc:"Questions to package registries about the dependencies that a change adds: whether they exist, and when they were published."`
+
 	Review        string        `yaml:"review" repo:"tighten" validate:"oneof=on policy off" doc:"Whether a model that has not made it reviews the whole change of a run before its release. policy: if a policy asks for it (the built-in strict one does). on: always. off: never."`
 	ReviewModel   string        `yaml:"review_model" validate:"max=300" doc:"Model that reviews, as provider/model. Empty: the first of models.fallback and of the agents' models that has not made the change. If all of them have, the author's model reviews with a fresh context, and the result says so." example:"anthropic/claude-sonnet-5"`
 	ReviewRounds  int           `yaml:"review_rounds" validate:"min=0,max=5" doc:"How often major findings of a review go back to an agent of the run, which fixes them or says why not. Then the change is checked and reviewed again. 0: they are only judged."`
@@ -49,4 +51,28 @@ type GateLabels struct {
 	Automerge []string `yaml:"automerge" repo:"remove" validate:"max=100,dive,required,max=100" doc:"Labels with which a release may be merged without a person, if the policies allow it."`
 	Blocked   []string `yaml:"blocked" repo:"add" validate:"max=100,dive,required,max=100" doc:"Labels with which nothing is released."`
 	Review    []string `yaml:"review" repo:"add" validate:"max=100,dive,required,max=100" doc:"Labels with which a named person must approve each release."`
+}
+
+// GateDependencies configures questions to package registries about added dependencies.
+type GateDependencies struct {
+	Lookup   bool          `yaml:"lookup" doc:"Whether registries are asked about added and raised dependencies. This sends their names to the registries. Off: their age and existence are not judged."`
+	MinAge   time.Duration `yaml:"min_age" repo:"raise" validate:"min=0,max=8760h" doc:"How long a version of a dependency, and its package, must have been published. A younger one is a major finding. 0: the age is only shown to policies."`
+	Private  []string      `yaml:"private" validate:"max=500,dive,required,max=200,packageglob" doc:"Patterns for packages whose names are not sent to registries, as in Go's GOPRIVATE: they match the beginning of a name up to a slash or its end. The workers' environment variables GOPRIVATE and GONOPROXY apply too." example:"[\"@acme/*\", \"corp.example/*\", \"com.acme.*\"]"`
+	Packages int           `yaml:"packages" validate:"min=1,max=10000" doc:"Maximum number of packages that registries are asked about for one change. The age of the others is unknown, which is a finding."`
+	Timeout  time.Duration `yaml:"timeout" validate:"min=100ms,max=1m" doc:"Maximum duration of one request to a registry."`
+	Total    time.Duration `yaml:"total" validate:"min=100ms,max=5m" doc:"Maximum duration of all requests for one change. The age of what was not answered by then is unknown, which is a finding."`
+
+	Registries GateRegistries `yaml:"registries" doc:"URLs of the registries. Empty: the registry is not asked."`
+}
+
+// GateRegistries are the URLs of registries. An empty one is not asked.
+type GateRegistries struct {
+	Go       string `yaml:"go" validate:"omitempty,registryurl" doc:"Go module proxy."`
+	NPM      string `yaml:"npm" validate:"omitempty,registryurl" doc:"Registry of npm, with the times of versions in its documents."`
+	PyPI     string `yaml:"pypi" validate:"omitempty,registryurl" doc:"Package index of Python with PyPI's JSON API."`
+	Crates   string `yaml:"crates" validate:"omitempty,registryurl" doc:"Sparse index of Rust crates, with the times of versions (pubtime)."`
+	Maven    string `yaml:"maven" validate:"omitempty,registryurl" doc:"Maven repository that says when files were last modified."`
+	RubyGems string `yaml:"rubygems" validate:"omitempty,registryurl" doc:"RubyGems server with the API of rubygems.org."`
+	Composer string `yaml:"packagist" validate:"omitempty,registryurl" doc:"Composer repository with metadata in /p2."`
+	NuGet    string `yaml:"nuget" validate:"omitempty,registryurl" doc:"NuGet server with the API of api.nuget.org."`
 }

@@ -16,7 +16,7 @@ func TestARepositoryMayMakeTheGateOnlyStricter(t *testing.T) {
 	base.Gate.Limits.Lines = 0
 	for _, text := range []string{
 		"gate: {policy: strict}", "gate: {limits: {files: 10, lines: 100}}", "gate: {allowed: [\"src/**\"]}",
-		"gate: {review: policy}", "gate: {review: on}",
+		"gate: {review: policy}", "gate: {review: on}", "gate: {dependencies: {min_age: 240h}}",
 		"gate: {labels: {blocked: [blocked, do-not-merge, frozen], automerge: [], review: [needs-review, x], allowed: [docs]}}",
 	} {
 		_, err := config.LoadRepository(base, []byte(text), "rgpt.yaml")
@@ -29,6 +29,10 @@ func TestARepositoryMayMakeTheGateOnlyStricter(t *testing.T) {
 		"gate: {limits: {files: 1000}}":                     "not raise",
 		"gate: {review_model: a/b}":                         "the gate protects the operator",
 		"gate: {review_rounds: 0}":                          "the gate protects the operator",
+		"gate: {dependencies: {min_age: 1h}}":               "not lower it",
+		"gate: {dependencies: {lookup: true}}":              "the gate protects the operator",
+		"gate: {dependencies: {private: [\"*\"]}}":          "the gate protects the operator",
+		"gate: {dependencies: {registries: {npm: \"\"}}}":   "the gate protects the operator",
 		"gate: {limits: {deletions: 0}}":                    "0 means no limit",
 		"gate: {allowed: [\"**\"]}":                         "not in the operator's list: **",
 		"gate: {allowed: []}":                               "not allow everything",
@@ -74,5 +78,26 @@ func TestARepositoryCannotTurnAReviewOff(t *testing.T) {
 	for _, value := range []string{"policy", "off"} {
 		_, err := config.LoadRepository(base, []byte("gate: {review: "+value+"}"), "rgpt.yaml")
 		require.ErrorContains(t, err, "less strict", value)
+	}
+}
+
+func TestRegistriesAndPrivateNamesAreChecked(t *testing.T) {
+	t.Parallel()
+	load := func(text string) (*config.Config, error) {
+		return config.LoadText("gate: {dependencies: {" + text + "}}")
+	}
+	c, err := load(`lookup: true, min_age: 0s, private: ["@acme/*", "corp.example/*"], registries: {npm: "", go: "https://proxy.example/go/"}`)
+	require.NoError(t, err)
+	require.Empty(t, c.Gate.Dependencies.Registries.NPM)
+	require.Equal(t, "https://pypi.org", c.Gate.Dependencies.Registries.PyPI)
+	for text, says := range map[string]string{
+		`registries: {npm: "ftp://a.example"}`:                 "an http or https URL",
+		`registries: {npm: "https://user:secret@npm.example"}`: "without a user",
+		`registries: {npm: "https://npm.example/?x=y"}`:        "without a user, a query",
+		`private: ["@acme/[x"]`:                                "a pattern such as",
+		`private: ["a,b"]`:                                     "a pattern such as",
+	} {
+		_, err := load(text)
+		require.ErrorContains(t, err, says, text)
 	}
 }

@@ -51,6 +51,8 @@ var forms = map[string]form{
 	"host":        {"a host name or address without a port", isHost},
 	"listen":      {"an address and port such as 127.0.0.1:8080", func(s string) bool { return isHostPort(s, 0) }},
 	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
+	"registryurl": {"an http or https URL without a user, a query or a fragment", isRegistryURL},
+	"packageglob": {"a pattern such as @acme/* or corp.example/*, without commas and spaces", isPackageGlob},
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
 	"urisource":   {"a URI or path without spaces, such as /rgpt,", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
@@ -69,6 +71,19 @@ var forms = map[string]form{
 // IsName reports whether a text is a name as settings and webhooks have them: at most 63 lower-case
 // letters, digits, - and _, of which the first is a letter.
 func IsName(s string) bool { return namePattern.MatchString(s) }
+
+// isRegistryURL reports whether a text is the URL of a registry, to which paths are appended.
+func isRegistryURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && isURL(s, "http", "https") && u.User == nil && u.RawQuery == "" && !u.ForceQuery && !strings.Contains(s, "#")
+}
+
+// isPackageGlob reports whether a text is a pattern of names of packages. One that never matches would
+// reveal the names that it is meant to keep.
+func isPackageGlob(s string) bool {
+	_, err := path.Match(s, "")
+	return err == nil && s != "" && !strings.ContainsAny(s, ", \t\r\n")
+}
 
 // isReceiver reports whether a text names a receiver of reminders.
 func isReceiver(s string) bool {

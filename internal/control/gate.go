@@ -73,6 +73,9 @@ func (r *Runs) gateOfFork(ctx context.Context, old *contract.GateSettings) (*con
 	if modes := contract.ReviewModes(); old.Review != nil && (s.Review == nil || slices.Index(modes, old.Review.Mode) < slices.Index(modes, s.Review.Mode)) {
 		s.Review = old.Review
 	}
+	if s.Dependencies != nil && old.Dependencies != nil {
+		s.Dependencies.MinAge = max(s.Dependencies.MinAge, old.Dependencies.MinAge)
+	}
 	s.Approver = cmp.Or(s.Approver, old.Approver)
 	if old.Policy != "" { // what the forked run's repository or request made stricter
 		stricter(s, *old)

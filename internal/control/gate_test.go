@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -110,6 +111,17 @@ func TestAForkKeepsWhatMadeTheForkedRunStricter(t *testing.T) {
 	require.Equal(t, contract.GateLabelRules{
 		Automerge: []string{"automerge"}, Blocked: []string{"blocked", "hold"}, Review: []string{"needs-review", "risky"},
 	}, got.LabelRules)
+
+	for now, want := range map[time.Duration]time.Duration{time.Hour: 3 * time.Hour, 5 * time.Hour: 5 * time.Hour} {
+		r.Config.Gate.Dependencies.Lookup, r.Config.Gate.Dependencies.MinAge = true, now
+		got, err = r.gateOfFork(t.Context(), &contract.GateSettings{Policy: "default", Dependencies: &contract.GateDependencies{MinAge: 3 * time.Hour}})
+		require.NoError(t, err)
+		require.Equal(t, want, got.Dependencies.MinAge)
+	}
+	r.Config.Gate.Dependencies.Lookup = false
+	got, err = r.gateOfFork(t.Context(), &contract.GateSettings{Policy: "default", Dependencies: &contract.GateDependencies{}})
+	require.NoError(t, err)
+	require.Nil(t, got.Dependencies, "the operator no longer allows it")
 
 	r.Config.Gate.Allowed = []string{"docs/**"}
 	got, err = r.gateOfFork(t.Context(), &contract.GateSettings{Policy: "default", Limits: contract.GateLimits{Allowed: []string{"src/**"}}})

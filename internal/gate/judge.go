@@ -57,11 +57,15 @@ func assemble(ctx context.Context, cfg *config.Config, guards []change.Guard, op
 		return nil, err
 	}
 	g, l := cfg.Gate, cfg.Gate.Limits
+	minAge := g.Dependencies.MinAge
+	if !g.Dependencies.Lookup {
+		minAge = 0
+	}
 	return &Gate{
 		guards: guards, engine: engine,
 		limits: change.Limits{
 			Files: l.Files, Deletions: l.Deletions, Lines: l.Lines, FileBytes: l.FileBytes.Int64(), Bytes: l.Bytes.Int64(),
-			Allowed: g.Allowed, Protected: cfg.Git.Protected,
+			Allowed: g.Allowed, Protected: cfg.Git.Protected, MinAge: minAge,
 			Labels: change.Labels{Automerge: g.Labels.Automerge, NeedsApproval: g.Labels.Review, Blocked: g.Labels.Blocked},
 		},
 		labels: policy.Labels{Allowed: g.Labels.Allowed, Automerge: g.Labels.Automerge, Blocked: g.Labels.Blocked, Review: g.Labels.Review},

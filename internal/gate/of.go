@@ -16,7 +16,7 @@ import (
 
 // judgement changes whenever the guards or the built-in policies judge differently, so that verdicts of
 // earlier versions are not taken for current ones.
-const judgement = 3
+const judgement = 4
 
 // Settings returns the settings of the gate that a run keeps, without the digest of the operator's
 // policies and the reviewer's model.
@@ -31,11 +31,20 @@ func Settings(cfg *config.Config) *contract.GateSettings {
 	}
 	return &contract.GateSettings{
 		Approver: approver, Review: reviewSettings(g), Policy: g.Policy, Tests: cfg.Verification.PinnedTests,
+		Dependencies: dependencySettings(g.Dependencies),
 		Limits: contract.GateLimits{
 			Files: l.Files, Deletions: l.Deletions, Lines: l.Lines, FileBytes: l.FileBytes.Int64(), Bytes: l.Bytes.Int64(), Allowed: g.Allowed,
 		},
 		LabelRules: contract.GateLabelRules{Allowed: g.Labels.Allowed, Automerge: g.Labels.Automerge, Blocked: g.Labels.Blocked, Review: g.Labels.Review},
 	}
+}
+
+// dependencySettings returns the settings of questions to registries; nil: they are not asked.
+func dependencySettings(d config.GateDependencies) *contract.GateDependencies {
+	if !d.Lookup {
+		return nil
+	}
+	return &contract.GateDependencies{MinAge: d.MinAge}
 }
 
 // reviewSettings returns the settings of reviews, without the model; nil: there are none.
@@ -59,6 +68,9 @@ func OfRun(ctx context.Context, s contract.GateSettings, protected []string, ope
 	r := s.LabelRules
 	cfg.Gate.Labels = config.GateLabels{Allowed: r.Allowed, Automerge: r.Automerge, Blocked: r.Blocked, Review: r.Review}
 	cfg.Verification.PinnedTests = s.Tests
+	if cfg.Gate.Dependencies.Lookup = s.Dependencies != nil; s.Dependencies != nil {
+		cfg.Gate.Dependencies.MinAge = s.Dependencies.MinAge
+	}
 	var modules []policy.Module
 	for _, name := range slices.Sorted(maps.Keys(operator)) {
 		modules = append(modules, policy.Module{Name: name, Content: []byte(operator[name])})

@@ -55,6 +55,8 @@ var (
 	// GateDuration is the time that the policy gate takes for a change.
 	GateDuration = histogram("rgpt_gate_duration_seconds", "Time of the policy gate for a change, by stage.",
 		[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2, 5, 10}, "stage")
+	// RegistryLookups counts packages that registries were asked about for the policy gate.
+	RegistryLookups = counter("rgpt_gate_registry_lookups_total", "Packages that registries were asked about for the policy gate, by ecosystem and result: found, not_found, failed, cached (already known) or skipped (the registry failed before).", "ecosystem", "result")
 	// Choices counts the choices among several attempts at a goal, by what decided.
 	Choices = counter("rgpt_attempt_choices_total", "Choices among several attempts at a goal, by what decided: only, findings, same, size, judge, none (no attempt passed) or stopped.", "rule")
 	// Environments counts the environments of runs; result is kept (reused), made (created) or

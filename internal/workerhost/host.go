@@ -171,10 +171,15 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		closeAll()
 		return nil, nil, err
 	}
+	registries, err := setup.Registries(o.Config)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
 	index := setup.Brain(o.Config, o.DataDir, workspaces, db, embeddings, reranking, o.Log)
-	closeAll = func() { index.Close(); commands.Close(); _ = blobs.Close(); db.Close() }
+	closeAll = func() { registries.Close(); index.Close(); commands.Close(); _ = blobs.Close(); db.Close() }
 	return &activities.Activities{
-		Brain: index,
+		Brain: index, Registries: registries,
 		Store: db, Views: views.New(db), Model: models, Admission: gate, Router: setup.Router(db, models, gate), Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: commands, Proxy: outlet, Artifacts: blobs,
 		CommandTools: commands.Tools, BuildImage: commands.BuildImage, Scanners: commands.Toolchains.Scanners, Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil

@@ -8,6 +8,7 @@ package change
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 )
@@ -34,6 +35,10 @@ type Change struct {
 	Earlier []func(ctx context.Context) (Change, error)
 	// Unread is the number of changed entries that are not in Files because there are too many.
 	Unread int
+	// Dependencies are the versions of packages that the change adds, with what their registries said
+	// at Asked. They are empty if registries are not asked.
+	Dependencies []Dependency
+	Asked        time.Time
 }
 
 // Tree reads a whole tree.
@@ -84,6 +89,8 @@ type Limits struct {
 	Allowed, Protected []string
 	// Labels are labels of runs that mean the same as RocketGPT's own.
 	Labels Labels
+	// MinAge is how long a version of a dependency, and its package, must have been published.
+	MinAge time.Duration `json:",omitempty"` // gates without it keep their digest
 }
 
 // Labels are names of labels by what they mean.

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -9,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/gate"
+	"github.com/rocketgpt/orchestrator/internal/gate/change"
 	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/gate/gatetest"
 	"github.com/rocketgpt/orchestrator/internal/gate/policy"
@@ -105,4 +107,57 @@ func TestAVerdictOfAnEarlierVersionHasNoCase(t *testing.T) {
 	_, ok, err := explain.Load(t.Context(), f.Store, contract.GateRecord{ID: 99, RunID: f.First.ID})
 	require.NoError(t, err)
 	require.False(t, ok)
+}
+
+func TestAgesOfDependenciesAreKeptForLaterJudgements(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	cfg := config.Default()
+	cfg.Gate.Dependencies.Lookup, cfg.Gate.Dependencies.MinAge = true, 72*time.Hour
+	settings := *gate.Settings(cfg)
+	g, err := gate.OfRun(t.Context(), settings, nil, nil, config.Default().Gate)
+	require.NoError(t, err)
+	c := gatetest.Between(gatetest.Tree{}, gatetest.Tree{"package.json": `{"dependencies":{"thing":"1.2.3","invented":"1.0.0"}}`})
+	c.Asked = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC) // long before this test: time passes until it is judged again
+	c.Dependencies = []change.Dependency{
+		{Path: "package.json", Ecosystem: "npm", Name: "thing", Version: "1.2.3", Exact: true, Status: change.StatusFound, Published: c.Asked.Add(-time.Hour), First: c.Asked.Add(-9999 * time.Hour)},
+		{Path: "package.json", Ecosystem: "npm", Name: "invented", Version: "1.0.0", Exact: true, Status: change.StatusNotFound},
+	}
+	judged, err := g.Decide(t.Context(), c, gate.Facts{Stage: policy.StageRelease, Run: policy.Run{Pushes: true}})
+	require.NoError(t, err)
+	require.Equal(t, policy.NeedsApproval, judged.Verdict.Decision)
+	require.EqualValues(t, 72*3600, judged.Input.Rules.MinAge)
+	basis, err := explain.Basis(judged)
+	require.NoError(t, err)
+	stored, err := verdicts.Save(t.Context(), f.Store, "p", contract.GateRecord{
+		RunID: f.First.ID, Stage: contract.GateRelease, Author: "run", Subject: "sha256:1", Decision: contract.GateNeedsApproval, Policies: map[string]string{},
+	}, basis)
+	require.NoError(t, err)
+	again, ok, err := explain.Load(t.Context(), f.Store, stored)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, judged.Input.Dependencies, again.Input.Dependencies)
+
+	for bundle, want := range map[string]policy.Decision{"": policy.NeedsApproval, policy.Strict: policy.Deny, policy.Permissive: policy.Allow} {
+		e, err := explain.Engine(t.Context(), f.Store, settings, cfg.Gate, bundle, nil)
+		require.NoError(t, err)
+		v, err := again.Judge(t.Context(), e)
+		require.NoError(t, err)
+		require.Equal(t, want, v.Decision, bundle)
+		if bundle == "" {
+			require.Equal(t, judged.Verdict, v)
+		}
+	}
+	e, err := explain.Engine(t.Context(), f.Store, settings, cfg.Gate, policy.Permissive, map[string]string{"own.rego": `package operator
+
+deny contains {"text": sprintf("%v is %v seconds old", [d.name, d.age_seconds])} if {
+	some d in input.dependencies
+	d.age_seconds < 7200
+}
+`})
+	require.NoError(t, err)
+	v, err := again.Judge(t.Context(), e)
+	require.NoError(t, err)
+	require.Equal(t, policy.Deny, v.Decision)
+	require.Equal(t, "thing is 3600 seconds old", v.Reasons[0].Text, "an age that is not known matches no comparison")
 }

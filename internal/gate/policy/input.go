@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/gate/change"
@@ -28,6 +29,28 @@ type Input struct {
 	Approvals []Approval  `json:"approvals"`
 	Rules     Rules       `json:"rules"`
 	Review    Review      `json:"review"`
+	// Dependencies are the versions of packages that the change adds, with what their registries say;
+	// none if registries are not asked.
+	Dependencies []Dependency `json:"dependencies"`
+}
+
+// Dependency is a version of a package that a change adds.
+type Dependency struct {
+	Path      string `json:"path"`
+	Ecosystem string `json:"ecosystem"`
+	Name      string `json:"name"`
+	// Version is the one that is installed if Exact, otherwise the first that a range names.
+	Version string        `json:"version"`
+	Exact   bool          `json:"exact"`
+	Status  change.Status `json:"status"`
+	Reason  string        `json:"reason"`
+	// Published is when the version was published, and First when the package's first version was, in
+	// RFC 3339; empty: it is not known. Their ages are those when the registry was asked; missing: they
+	// are not known.
+	Published  string `json:"published"`
+	First      string `json:"first_published"`
+	Age        *int64 `json:"age_seconds,omitempty"`
+	PackageAge *int64 `json:"package_age_seconds,omitempty"`
 }
 
 // Review is what is known about a review of the change by a model.
@@ -152,6 +175,8 @@ type Rules struct {
 	FileBytes int64    `json:"file_bytes"`
 	Bytes     int64    `json:"bytes"`
 	Labels    Labels   `json:"labels"`
+	// MinAge is how long a version of a dependency must have been published, in seconds; 0: any time.
+	MinAge int64 `json:"min_age_seconds"`
 }
 
 // Labels are the configured meanings of labels.
@@ -176,8 +201,12 @@ func NewInput(stage Stage, c change.Change, found []change.Finding) Input {
 		Labels:   c.Labels,
 		Rules: Rules{
 			Allowed: c.Limits.Allowed, Protected: c.Limits.Protected, Files: c.Limits.Files, Deletions: c.Limits.Deletions,
-			Lines: c.Limits.Lines, FileBytes: c.Limits.FileBytes, Bytes: c.Limits.Bytes,
+			Lines: c.Limits.Lines, FileBytes: c.Limits.FileBytes, Bytes: c.Limits.Bytes, MinAge: int64(c.Limits.MinAge / time.Second),
 		},
+		Dependencies: make([]Dependency, len(c.Dependencies)),
+	}
+	for i, d := range c.Dependencies {
+		in.Dependencies[i] = describeDependency(d, c.Asked)
 	}
 	versions := make(map[string]string, len(c.Files))
 	for i, f := range c.Files {
@@ -211,6 +240,25 @@ func describe(f change.File) File {
 		Added: len(added), Removed: len(removed), Binary: f.Before.Binary() || f.After.Binary(),
 		OldSize: f.Before.Size, Size: f.After.Size,
 	}
+}
+
+// describeDependency describes what was known about a dependency at a time.
+func describeDependency(d change.Dependency, at time.Time) Dependency {
+	out := Dependency{
+		Path: d.Path, Ecosystem: d.Ecosystem, Name: change.Clean(d.Name), Version: change.Clean(d.Version), Exact: d.Exact, Status: d.Status, Reason: change.Clean(d.Reason),
+	}
+	out.Published, out.Age = moment(d.Published, at)
+	out.First, out.PackageAge = moment(d.First, at)
+	return out
+}
+
+// moment returns a time as text and its age in seconds; nothing if it is not known.
+func moment(t, now time.Time) (text string, age *int64) {
+	if t.IsZero() {
+		return "", nil
+	}
+	seconds := int64(now.Sub(t) / time.Second)
+	return t.UTC().Format(time.RFC3339), &seconds
 }
 
 func statusOf(f change.File) Status {
@@ -259,6 +307,7 @@ func (in Input) complete() Input {
 	in.Review.Mode = cmp.Or(in.Review.Mode, contract.ReviewOff)
 	in.Change.Files = list(in.Change.Files)
 	in.Findings = list(in.Findings)
+	in.Dependencies = list(in.Dependencies)
 	in.Labels = list(in.Labels)
 	in.Approvals = list(in.Approvals)
 	for i := range in.Approvals {
@@ -285,6 +334,10 @@ func (in Input) Redacted(redact func(string) string) Input {
 	}
 	for i := range in.Labels {
 		in.Labels[i] = redact(in.Labels[i])
+	}
+	for i := range in.Dependencies {
+		d := &in.Dependencies[i]
+		d.Path, d.Name, d.Version = redact(d.Path), redact(d.Name), redact(d.Version)
 	}
 	return in
 }

@@ -21,14 +21,21 @@
 //	dependencies/lifecycle       medium  package.json or composer.json runs a new command at installation
 //	dependencies/vulnerable      varies  a known vulnerability, with its own rating: use a fixed version
 //	dependencies/unreadable      minor   the file is not valid, so it was not examined: fix it
+//	dependencies/not-found       major   the registry has no such package (medium: Maven's has not): correct
+//	                                     the name, which anybody could register
+//	dependencies/no-version      major   the registry does not have this version (medium: Maven's has not)
+//	dependencies/young           major   the version or its package is younger than allowed: use an older one
+//	dependencies/age-unknown     medium  its registry did not say how old it is: check it
+//	dependencies/local           minor   it is taken for a package of the repository, so it was not looked up
 //
 // Popular names are in the directory names, one file for each ecosystem. They were written by hand from
 // general knowledge of the ecosystems in 2026, not taken from statistics of a registry: a name that is
 // missing there only means that names like it are not compared with it.
 //
-// Everything is decided offline. Known vulnerabilities need an advisory directory (see LoadAdvisories).
-// The age of a release, the number of its downloads, its licence and who publishes it are not available
-// offline and are not judged. Versions are compared by the rules of semantic versioning, or by those of
+// The guard decides offline. Known vulnerabilities need an advisory directory (see LoadAdvisories). The last
+// five rules judge what package releases asked registries about the dependencies of a change before
+// (Change.Dependencies, chosen by Added). The number of downloads, the licence and who publishes a package
+// are not judged. Versions are compared by the rules of semantic versioning, or by those of
 // hashicorp/go-version where an ecosystem has other rules, which does not know all of PEP 440 and Maven;
 // a version that it cannot read only matches the versions that an advisory lists. A manifest that is a
 // program (Gemfile, build.gradle) is read line by line: what it computes is not seen.

@@ -33,6 +33,11 @@ const (
 	RuleLifecycle     = "lifecycle"
 	RuleVulnerable    = "vulnerable"
 	RuleUnreadable    = "unreadable"
+	RuleNotFound      = "not-found"
+	RuleNoVersion     = "no-version"
+	RuleYoung         = "young"
+	RuleAgeUnknown    = "age-unknown"
+	RuleLocal         = "local"
 )
 
 // Guard is the guard without advisories.
@@ -56,6 +61,7 @@ func (guard) Name() string { return name }
 // Judge returns what a change does to dependencies.
 func (g guard) Judge(ctx context.Context, c change.Change) ([]change.Finding, error) {
 	r := &report{advisories: g.advisories, changed: map[string]bool{}}
+	contents := map[string]string{}
 	for _, f := range c.Files {
 		r.changed[f.Path] = true
 	}
@@ -63,14 +69,12 @@ func (g guard) Judge(ctx context.Context, c change.Change) ([]change.Finding, er
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if f.Deleted() || !f.After.Regular() || bytes.Equal(f.Before.Content, f.After.Content) {
-			continue
-		}
-		read := readerOf(f.Path)
+		read := changedManifest(f)
 		if read == nil {
 			continue
 		}
 		r.path, r.content = f.Path, string(f.After.Content)
+		contents[f.Path] = r.content
 		if f.After.Unread {
 			r.add(RuleUnreadable, contract.SeverityMedium, "", "the file is too large to be examined: review it")
 			continue
@@ -80,16 +84,30 @@ func (g guard) Judge(ctx context.Context, c change.Change) ([]change.Finding, er
 			r.add(RuleUnreadable, contract.SeverityMinor, "", "its dependencies cannot be read, so they were not examined: fix the file")
 			continue
 		}
-		before, err := read(f.Before.Content)
-		if err != nil || !f.Before.Regular() {
-			before = &manifest{}
-		}
-		r.compare(before, after)
+		r.compare(readBefore(f, read), after)
 	}
+	r.releases(c, contents)
 	slices.SortStableFunc(r.out, func(a, b change.Finding) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 	})
 	return r.out, nil
+}
+
+// changedManifest returns what reads a file whose dependencies may have changed; nil: it is another file.
+func changedManifest(f change.File) reader {
+	if f.Deleted() || !f.After.Regular() || bytes.Equal(f.Before.Content, f.After.Content) {
+		return nil
+	}
+	return readerOf(f.Path)
+}
+
+// readBefore reads a file as it was before the change; nothing if it did not exist or was not valid.
+func readBefore(f change.File, read reader) *manifest {
+	before, err := read(f.Before.Content)
+	if err != nil || !f.Before.Regular() {
+		return &manifest{}
+	}
+	return before
 }
 
 // report collects the findings of a change.

@@ -49,6 +49,7 @@ func (d dependency) key() string { return d.group + "\x00" + normal(d.ecosystem,
 
 type replacement struct {
 	from, to string
+	version  string // of to
 	local    bool
 }
 
@@ -129,7 +130,7 @@ func readGo(content []byte) (*manifest, error) {
 	for _, r := range f.Replace {
 		local := modfile.IsDirectoryPath(r.New.Path) && inside("go.mod", r.New.Path)
 		if r.New.Path != r.Old.Path {
-			m.replaced = append(m.replaced, replacement{r.Old.Path, r.New.Path, local})
+			m.replaced = append(m.replaced, replacement{r.Old.Path, r.New.Path, r.New.Version, local})
 		}
 	}
 	return m, nil

@@ -77,3 +77,13 @@ test_major_findings_of_a_review_ask_about_what_leaves_the_host if {
 	count(defaults.needs_approval) == 1 with input as change("release", "run", [found("medium", "review", "unexamined")])
 	count(defaults.needs_approval) == 0 with input as change("release", "run", [found("minor", "review", "tests")])
 }
+
+test_young_and_missing_dependencies_ask_and_unknown_ages_inform if {
+	every rule in ["young", "not-found", "no-version"] {
+		count(defaults.needs_approval) == 1 with input as change("release", "run", [found("major", "dependencies", rule)])
+		count(defaults.info) == 1 with input as change("step", "builder", [found("major", "dependencies", rule)])
+	}
+	doc := change("release", "run", [found("medium", "dependencies", "age-unknown")])
+	count(defaults.needs_approval) == 0 with input as doc
+	count(defaults.info) == 1 with input as doc
+}

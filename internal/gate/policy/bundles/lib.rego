@@ -42,6 +42,12 @@ protected(f) if {
 
 protected(f) if f.guard == "workflow"
 
+# invented: a registry does not have a dependency, or not this version of it.
+invented(f) if {
+	f.guard == "dependencies"
+	f.rule in {"not-found", "no-version"}
+}
+
 # labelled: the run has one of these labels.
 labelled(names) if {
 	some l in input.labels

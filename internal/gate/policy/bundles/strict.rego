@@ -1,6 +1,7 @@
 # The strict bundle: the default one, which also asks about medium findings and about changes
-# that stay on the host, denies a step that leaves new syntax errors, tests that prove less, or
-# text that instructs agents, and wants each release reviewed by another model.
+# that stay on the host, denies a step that leaves new syntax errors, tests that prove less, text
+# that instructs agents, or dependencies that do not exist, and wants each release reviewed by
+# another model.
 package rgpt.strict
 
 import data.rgpt.defaults
@@ -13,6 +14,12 @@ deny contains lib.reason(f) if {
 	f.severity == "major"
 	f.guard in {"syntax", "tests", "injection"}
 	not lib.unreadable(f)
+}
+
+deny contains lib.reason(f) if {
+	some f in input.findings
+	f.severity == "major"
+	lib.invented(f)
 }
 
 denied := {r.id | some r in deny}

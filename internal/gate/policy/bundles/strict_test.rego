@@ -14,6 +14,22 @@ test_syntax_errors_are_denied_in_steps if {
 	count(strict.deny) == 1 with input as d.change("step", "builder", [d.found("major", "syntax", "error")])
 }
 
+test_dependencies_that_do_not_exist_are_denied if {
+	every rule in ["not-found", "no-version"] {
+		count(strict.deny) == 1 with input as d.change("step", "builder", [d.found("major", "dependencies", rule)])
+		count(strict.needs_approval) == 0 with input as d.change("release", "run", [d.found("major", "dependencies", rule)])
+	}
+	count(strict.deny) == 0 with input as d.change("release", "run", [d.found("medium", "dependencies", "not-found")])
+}
+
+test_ages_of_dependencies_are_asked_about_at_the_release if {
+	every f in [d.found("major", "dependencies", "young"), d.found("medium", "dependencies", "age-unknown")] {
+		count(strict.needs_approval) == 1 with input as d.change("release", "run", [f])
+		count(strict.deny) == 0 with input as d.change("release", "run", [f])
+		count(strict.needs_approval) == 0 with input as d.change("step", "builder", [f])
+	}
+}
+
 test_what_the_default_bundle_denies_is_denied if {
 	count(strict.deny) == 1 with input as d.change("release", "run", [d.found("major", "secrets", "key")])
 }
