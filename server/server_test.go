@@ -32,6 +32,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/gate/policy"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
@@ -44,6 +45,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	policy.MaybeRunHelper()
 	await.RunsManyAtOnce()
 	goleak.VerifyTestMain(storetest.Main(m))
 }

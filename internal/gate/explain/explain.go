@@ -61,18 +61,20 @@ func Load(ctx context.Context, st *store.Store, v contract.GateRecord) (Case, bo
 
 // Engine returns the policies of a run: its built-in one and the operator's that it began with, with
 // the limits of evaluation of this host. Empty arguments are replaced by those of the run: bundle by
-// its built-in policy, operator (contents by name; nil, not empty) by its operator's policies.
+// its built-in policy, operator (contents by name; nil, not empty) by its operator's policies. Policies
+// that are given are those of others: another process with a memory limit evaluates them.
 func Engine(ctx context.Context, st *store.Store, s contract.GateSettings, host config.Gate, bundle string, operator map[string]string) (*policy.Engine, error) {
 	if bundle == "" {
 		bundle = s.Policy
 	}
+	foreign := operator != nil
 	if operator == nil && s.Bundle != "" {
 		var err error
 		if operator, err = verdicts.Policies(ctx, st, s.Bundle); err != nil {
 			return nil, err
 		}
 	}
-	return policy.New(ctx, policy.Options{Bundle: bundle, Operator: modules(operator), Timeout: host.Timeout, Memory: host.Memory.Int64()})
+	return policy.New(ctx, policy.Options{Bundle: bundle, Operator: modules(operator), Foreign: foreign, Timeout: host.Timeout, Memory: host.Memory.Int64()})
 }
 
 func modules(files map[string]string) (out []policy.Module) {

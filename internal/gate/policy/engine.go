@@ -32,11 +32,14 @@ type Options struct {
 	Bundle string
 	// Operator are the operator's policies.
 	Operator []Module
+	// Foreign says that the operator's policies come from others, for example from a client: like a
+	// repository's, they are compiled and evaluated in another process, which Memory limits.
+	Foreign bool
 	// Timeout limits each evaluation; 0: DefaultTimeout.
 	Timeout time.Duration
-	// Memory limits the process that evaluates a repository's policies; 0: DefaultMemory.
+	// Memory limits the process that evaluates policies of others; 0: DefaultMemory.
 	Memory int64
-	// Executable evaluates a repository's policies; empty: the running program. It must call
+	// Executable evaluates policies of others; empty: the running program. It must call
 	// MaybeRunHelper first.
 	Executable string
 }
@@ -74,7 +77,16 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	if len(o.Operator) > 0 {
 		e.bundles = append(e.bundles, Bundle{Operator, digestOf(o.Operator)})
 	}
+	if o.Foreign && len(o.Operator) > 0 {
+		if _, err := e.foreign(ctx, nil); err != nil {
+			return nil, err
+		}
+		o.Operator = nil // they are compiled where they are evaluated
+	}
 	key := identify(e.bundles)
+	if o.Foreign {
+		key = "foreign " + key
+	}
 	compiledBefore.Lock()
 	defer compiledBefore.Unlock()
 	if e.compiled = compiledBefore.all[key]; e.compiled != nil {
@@ -180,7 +192,7 @@ func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository
 	}
 	judged := original
 	if len(e.options.Operator) > 0 {
-		out, err := e.evaluate(ctx, e.compiled.operator, original, Operator, t)
+		out, err := e.operator(ctx, original, encoded, t)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -208,6 +220,37 @@ func (e *Engine) judge(ctx context.Context, in Input, encoded []byte, repository
 	v := decide(append(reasons, out.reasons(e.options.Bundle)...), in.Approvals, automerge && !also.stops)
 	v.Review = also.review
 	return v, nil
+}
+
+// operator evaluates the operator's policies.
+func (e *Engine) operator(ctx context.Context, input ast.Value, encoded []byte, t *trace) (outcome, error) {
+	if e.options.Foreign {
+		return e.foreign(ctx, encoded)
+	}
+	return e.evaluate(ctx, e.compiled.operator, input, Operator, t)
+}
+
+// foreign evaluates policies that a client sent, in another process; without input, it only compiles
+// them.
+func (e *Engine) foreign(ctx context.Context, input []byte) (outcome, error) {
+	answer, end, err := e.runHelper(ctx, helperTask{
+		Package: Operator, Modules: e.options.Operator, Input: input, Timeout: e.options.Timeout, Memory: e.options.Memory,
+	})
+	wrong := func(format string, args ...any) error {
+		return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, format, args...)
+	}
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("evaluate the policies of the request: %w", err)
+	case end == helperKilled:
+		return nil, wrong("the policies of the request used too much memory or time (limits: %d MiB, gate.memory; %s, gate.timeout); make them simpler",
+			e.options.Memory>>20, e.options.Timeout)
+	case end == helperLate:
+		return nil, wrong("the policies of the request did not finish within %s (gate.timeout); make them faster or raise the limit", e.options.Timeout)
+	case answer.Invalid != "":
+		return nil, wrong("the policies cannot be used: %s", answer.Invalid)
+	}
+	return answer.Rules, nil
 }
 
 // evaluate evaluates trusted policies.

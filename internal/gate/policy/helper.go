@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -18,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// helperArg as only argument turns the program into the process that evaluates a repository's
-// policies.
+// helperArg as only argument turns the program into the process that evaluates policies of others: a
+// repository's, or those that a client sends.
 const helperArg = "rgpt-policy-helper"
 
 // Exit codes of the helper.
@@ -30,6 +31,8 @@ const (
 
 // helperTask is what the helper reads from its standard input, as JSON.
 type helperTask struct {
+	// Package is that of the modules: Repository or Operator.
+	Package string
 	Modules []Module
 	Input   []byte
 	Timeout time.Duration
@@ -48,8 +51,8 @@ var helperReady atomic.Bool
 var errNotHelper = errors.New("policy: main must call policy.MaybeRunHelper before anything else")
 
 // MaybeRunHelper must be called at the beginning of main and TestMain of every binary that judges
-// changes. In the process that evaluates a repository's policies, it takes over and does not
-// return; otherwise it does nothing.
+// changes. In the process that evaluates policies of others, it takes over and does not return;
+// otherwise it does nothing.
 func MaybeRunHelper() {
 	helperReady.Store(true)
 	if len(os.Args) == 2 && os.Args[1] == helperArg {
@@ -68,7 +71,7 @@ func runAsHelper() int {
 	}
 	// The parser and the compiler ignore contexts.
 	time.AfterFunc(task.Timeout, func() { os.Exit(exitTimeout) })
-	answer := evaluateRepository(context.Background(), task)
+	answer := task.evaluate(context.Background())
 	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
 		return 1
 	}
@@ -99,24 +102,19 @@ func limitSelf(task helperTask) error {
 	return nil
 }
 
-// evaluateRepository compiles and evaluates the policies of a repository, apart from all others.
-func evaluateRepository(ctx context.Context, task helperTask) helperAnswer {
+// evaluate compiles and evaluates the policies of a task. Without input, it only compiles them.
+func (t helperTask) evaluate(ctx context.Context) helperAnswer {
 	invalid := func(err error) helperAnswer {
 		return helperAnswer{Invalid: text(strings.ToValidUTF8(err.Error(), "?"))}
 	}
-	modules, err := parse(task.Modules, Repository, repositoryRules)
+	q, err := t.prepare(ctx)
 	if err != nil {
 		return invalid(err)
 	}
-	c, err := compile(modules, false)
-	if err != nil {
-		return invalid(err)
+	if len(t.Input) == 0 {
+		return helperAnswer{}
 	}
-	q, err := prepare(ctx, c, Repository, repositoryRules, false)
-	if err != nil {
-		return invalid(err)
-	}
-	input, err := ast.ValueFromReader(bytes.NewReader(task.Input))
+	input, err := ast.ValueFromReader(bytes.NewReader(t.Input))
 	if err != nil {
 		return invalid(err)
 	}
@@ -125,4 +123,30 @@ func evaluateRepository(ctx context.Context, task helperTask) helperAnswer {
 		return invalid(err)
 	}
 	return helperAnswer{Rules: out}
+}
+
+// prepare compiles the policies of a task: those of a repository apart from all others, those of an
+// operator with the built-in ones, whose functions they can use.
+func (t helperTask) prepare(ctx context.Context) (query, error) {
+	rules, all := repositoryRules, map[string]*ast.Module{}
+	if t.Package == Operator {
+		own, err := allBuiltIn()
+		if err != nil {
+			return query{}, err
+		}
+		if all, err = parse(own, "", nil); err != nil {
+			return query{}, err
+		}
+		rules = operatorRules
+	}
+	modules, err := parse(t.Modules, t.Package, rules)
+	if err != nil {
+		return query{}, err
+	}
+	maps.Copy(all, modules)
+	c, err := compile(all, false)
+	if err != nil {
+		return query{}, err
+	}
+	return prepare(ctx, c, t.Package, rules, false)
 }

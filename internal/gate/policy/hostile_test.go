@@ -144,3 +144,66 @@ func TestTheMemoryOfARepositorysPolicyIsLimited(t *testing.T) {
 	require.Equal(t, policy.Deny, v.Decision)
 	require.Contains(t, texts(v), "too much memory")
 }
+
+// foreign returns an engine for policies that a client sent.
+func foreign(t *testing.T, memory int64, text string) (*policy.Engine, error) {
+	t.Helper()
+	return policy.New(t.Context(), policy.Options{
+		Operator: []policy.Module{{Name: "sent.rego", Content: []byte(text)}}, Foreign: true, Timeout: time.Minute, Memory: memory,
+	})
+}
+
+func TestTheMemoryOfPoliciesThatAClientSendsIsLimited(t *testing.T) {
+	t.Parallel()
+	const memory = 128 << 20
+	for name, rule := range map[string]string{
+		"lists":   "deny contains x if { x := [[y, z] | some y in numbers.range(1, 3000); some z in numbers.range(1, 3000)] }",
+		"strings": "a := concat(\"\", [\"xxxxxxxxxxxxxxxx\" | some _ in numbers.range(1, 100000)])\nb := concat(\"\", [a | some _ in numbers.range(1, 10000)])\ndeny contains b",
+		"numbers": "deny contains x if some x in numbers.range(1, 1000000000000)",
+	} {
+		e, err := foreign(t, memory, "package operator\n"+rule)
+		require.NoError(t, err, name)
+		_, err = e.Judge(t.Context(), oneChange(policy.StageRelease), policy.RepositoryPolicies{})
+		require.ErrorContains(t, err, "used too much memory or time (limits: 128 MiB, gate.memory", name)
+		require.Equal(t, []any{contract.ClassConfig, contract.CodeInvalidConfig}, []any{fault.Of(err).Class, fault.Of(err).Code})
+	}
+	_, err := foreign(t, memory, "package operator\nx := "+strings.Repeat("[", 500_000)+strings.Repeat("]", 500_000))
+	require.Error(t, err, "the compiler is limited, too")
+	_, err = foreign(t, memory, "package operator\ndeny contains {")
+	require.ErrorContains(t, err, "sent.rego:2")
+	_, err = foreign(t, memory, "package rgpt.defaults\nx := 1")
+	require.ErrorContains(t, err, "must be operator")
+}
+
+func TestPoliciesThatAClientSendsDecideLikeThoseOfTheOperator(t *testing.T) {
+	t.Parallel()
+	text := `package operator
+
+import data.rgpt.lib
+
+deny contains {"text": "no", "path": f.path, "line": 3} if {
+	lib.final
+	some f in input.change.files
+}
+
+needs_approval contains {"text": "ask", "approver": "not_author"} if input.stage == "release"
+
+no_automerge contains "never"
+
+waive contains {"guard": "a", "rule": "x", "line": 7} if true
+
+lower contains {"guard": "b", "rule": "y", "severity": "minor"} if true
+`
+	one, two := finding(contract.SeverityMajor, "a", "x", "a.go"), finding(contract.SeverityMajor, "b", "y", "a.go")
+	one.Line = 7
+	e, err := foreign(t, policy.DefaultMemory, text)
+	require.NoError(t, err)
+	got, err := e.Judge(t.Context(), oneChange(policy.StageRelease, one, two), policy.RepositoryPolicies{})
+	require.NoError(t, err)
+	own, err := policy.New(t.Context(), policy.Options{Operator: []policy.Module{{Name: "sent.rego", Content: []byte(text)}}})
+	require.NoError(t, err)
+	want, err := own.Judge(t.Context(), oneChange(policy.StageRelease, one, two), policy.RepositoryPolicies{})
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.Contains(t, texts(got), "waived: look at a")
+}

@@ -94,14 +94,20 @@ func (e *Engine) repository(ctx context.Context, input []byte, r RepositoryPolic
 	if len(r.modules) == 0 {
 		return nil, said{}, nil
 	}
-	answer, refused, err := e.runHelper(ctx, helperTask{
-		Modules: r.modules, Input: input, Timeout: e.options.Timeout, Memory: e.options.Memory,
+	answer, end, err := e.runHelper(ctx, helperTask{
+		Package: Repository, Modules: r.modules, Input: input, Timeout: e.options.Timeout, Memory: e.options.Memory,
 	})
 	switch {
 	case err != nil:
 		return nil, said{}, fmt.Errorf("evaluate the repository's policies: %w", err)
-	case refused != "":
-		return []Reason{gateReason(Deny, refused)}, said{stops: true}, nil
+	case end == helperLate:
+		// No verdict: on a busy host, the same policies may finish the next time.
+		return nil, said{}, fault.New(contract.ClassInfra, contract.CodeTimeout,
+			"evaluate the repository's policies: the policies in %s of the base commit did not finish within %s (gate.timeout), so the change was not judged; "+
+				"if the worker's host is not overloaded, make them faster on the base branch, or raise the limit", RepositoryDir, e.options.Timeout)
+	case end == helperKilled:
+		return []Reason{gateReason(Deny, fmt.Sprintf("the policies in %s used too much memory or time (limits: %d MiB, %s); make them simpler on the base branch",
+			RepositoryDir, e.options.Memory>>20, e.options.Timeout))}, said{stops: true}, nil
 	case answer.Invalid != "":
 		return []Reason{gateReason(NeedsApproval, "the policies in "+RepositoryDir+" are invalid, so a person must review the change; fix them on the base branch: "+answer.Invalid)}, said{stops: true}, nil
 	}
@@ -121,21 +127,29 @@ const maxHelpers = 4
 
 var helpers = make(chan struct{}, maxHelpers)
 
-// runHelper evaluates policies in a child process. refused says why there is no answer, if the
-// policies are to blame.
-func (e *Engine) runHelper(ctx context.Context, task helperTask) (answer helperAnswer, refused string, err error) {
+// helperEnd says how the helper process ended.
+type helperEnd int
+
+const (
+	helperAnswered helperEnd = iota
+	helperLate               // the time for the evaluation is over
+	helperKilled             // the policies used too much memory or processor time, or answered too much
+)
+
+// runHelper evaluates policies in a child process. There is an answer only if it says so by its end.
+func (e *Engine) runHelper(ctx context.Context, task helperTask) (answer helperAnswer, end helperEnd, err error) {
 	if !helperReady.Load() && e.options.Executable == "" {
-		return answer, "", errNotHelper
+		return answer, 0, errNotHelper
 	}
 	encoded, err := json.Marshal(task)
 	if err != nil {
-		return answer, "", err
+		return answer, 0, err
 	}
 	select {
 	case helpers <- struct{}{}:
 		defer func() { <-helpers }()
 	case <-ctx.Done():
-		return answer, "", context.Cause(ctx)
+		return answer, 0, context.Cause(ctx)
 	}
 	limited, cancel := context.WithTimeout(ctx, task.Timeout+startTime)
 	defer cancel()
@@ -153,30 +167,27 @@ func (e *Engine) runHelper(ctx context.Context, task helperTask) (answer helperA
 	cmd.Stdout, cmd.Stderr = out, io.Discard
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
-		return answer, "", err
+		return answer, 0, err
 	}
 	err = cmd.Wait()
 	if ctx.Err() != nil {
-		return answer, "", context.Cause(ctx)
+		return answer, 0, context.Cause(ctx)
 	}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit) && exit.ExitCode() == exitSetup:
-		return answer, "", errors.New("the helper process could not limit its resources")
+		return answer, 0, errors.New("the helper process could not limit its resources")
 	case limited.Err() != nil, errors.As(err, &exit) && exit.ExitCode() == exitTimeout:
-		// No verdict: on a busy host, the same policies may finish the next time.
-		return answer, "", fault.New(contract.ClassInfra, contract.CodeTimeout,
-			"the policies in %s of the base commit did not finish within %s (gate.timeout), so the change was not judged; "+
-				"if the worker's host is not overloaded, make them faster on the base branch, or raise the limit", RepositoryDir, task.Timeout)
+		return answer, helperLate, nil
 	case err != nil || out.over:
-		return answer, fmt.Sprintf("the policies in %s used too much memory or time (limits: %d MiB, %s); make them simpler on the base branch", RepositoryDir, task.Memory>>20, task.Timeout), nil
+		return answer, helperKilled, nil
 	}
 	decoder := json.NewDecoder(&out.Buffer)
 	decoder.UseNumber()
 	if err := decoder.Decode(&answer); err != nil {
-		return answer, "", fmt.Errorf("read the answer of the helper process: %w", err)
+		return answer, 0, fmt.Errorf("read the answer of the helper process: %w", err)
 	}
-	return answer, "", nil
+	return answer, helperAnswered, nil
 }
 
 // capped keeps the first bytes that are written to it.
