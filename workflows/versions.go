@@ -12,5 +12,11 @@ type Change struct {
 
 // changes has one entry for each ID in the code below this directory. A change without an entry
 // breaks the replay of the recorded histories; an entry is removed together with its code. v0.1.0
-// is the first release: it has none.
-var changes = []Change{}
+// is the first release.
+var changes = []Change{
+	{
+		ID: "record-commands-to-a-recovery", Date: "2026-11-27",
+		Reason: "A deliberation that has ended records at once the commands that it passes on to its recovery, for the audit ledger.",
+		Remove: "When no deliberation of v0.1.0 runs or is replayed.",
+	},
+}
