@@ -196,7 +196,7 @@ func TestARemovedEnvironmentIsMadeAgainThoughAHostHasACopy(t *testing.T) {
 	require.True(t, h.prepared().Kept)
 	require.Equal(t, first, h.madeFile(made.Digest, "made.out"))
 
-	_, err := h.Store.RemoveEnvironment(t.Context(), made.Digest)
+	_, err := h.Store.RemoveEnvironment(t.Context(), made.Digest, "ann")
 	require.NoError(t, err)
 	here := h.DataDir
 	h.DataDir = t.TempDir() // another host, which has no copy
@@ -210,7 +210,7 @@ func TestARemovedEnvironmentIsMadeAgainThoughAHostHasACopy(t *testing.T) {
 	require.NotEqual(t, first, second)
 	require.True(t, h.prepared().Kept)
 	require.Equal(t, second, h.madeFile(made.Digest, "made.out"))
-	_, err = h.Store.RemoveEnvironment(t.Context(), made.Digest)
+	_, err = h.Store.RemoveEnvironment(t.Context(), made.Digest, "ann")
 	require.NoError(t, err)
 	require.False(t, h.prepared().Kept)
 }

@@ -724,6 +724,9 @@ type PipelineCommand struct {
 	Member  Member                `json:"member,omitempty"`  // record_error, revoke
 	Error   *Error                `json:"error,omitempty"`   // record_error
 	Context string                `json:"context,omitempty"` // failure_context: the note to keep
+	// Passed is true if the run that is planned, or the pipeline that is recovered, received the command
+	// and passes it on: it has recorded who sent it.
+	Passed bool `json:"passed,omitempty"`
 }
 
 // PipelineAck is the response to an update of a pipeline.
@@ -854,7 +857,8 @@ type PipelineChange struct {
 // events too (see AbortSteps).
 const (
 	EventPipelineSpawned       EventType = "pipeline.spawned"
-	EventPipelineUpdated       EventType = "pipeline.updated" // its status changed
+	EventPipelineUpdated       EventType = "pipeline.updated"   // its status changed
+	EventPipelineCommanded     EventType = "pipeline.commanded" // a command to it, except for a switch of models, was accepted
 	EventOrchestrationStarted  EventType = "orchestration_started"
 	EventAgentSpawned          EventType = "agent_spawned"
 	EventAgentMessage          EventType = "agent_message"

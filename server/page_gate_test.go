@@ -10,7 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/ledger"
-	"github.com/rocketgpt/orchestrator/internal/store/chain"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 func TestThePageOfPoliciesShowsWhatIsInForceForNewRuns(t *testing.T) {
@@ -49,8 +49,7 @@ func TestThePageOfTheLedgerFiltersAndPages(t *testing.T) {
 	b := setup(t)
 	first, second := b.run(t, "Add dark mode"), b.run(t, "Add light mode")
 	for range 101 {
-		_, err := chain.Append(t.Context(), b.Store, ledger.Entry{Actor: ledger.Person, Name: "<b>ann", Action: "x.done", Object: "<i>y"}, map[string]int{})
-		require.NoError(t, err)
+		storetest.AppendLedger(t, b.Store, ledger.Entry{Actor: ledger.Person, Name: "<b>ann", Action: "x.done", Object: "<i>y"}, "{}")
 	}
 	page := func(query string) string {
 		w := b.get(t, "/ledger"+query)

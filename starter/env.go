@@ -264,7 +264,7 @@ other hosts are removed by their next cleanup. The next run that needs it builds
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withEnvironments(cmd.Context(), "", func(h backend.Backend) error {
-				e, err := h.RemoveEnvironment(cmd.Context(), args[0])
+				e, err := h.RemoveEnvironment(cmd.Context(), args[0], caller())
 				if err != nil {
 					return err
 				}

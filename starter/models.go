@@ -499,7 +499,7 @@ func readSource(file, date string) (data []byte, asOf time.Time, err error) {
 }
 
 func (a *app) resetModels(ctx context.Context, runs *backend.Local) error {
-	n, err := runs.ResetCatalogue(ctx)
+	n, err := runs.ResetCatalogue(ctx, caller())
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func newPipelineSpawn(a *app) *cobra.Command {
 			if cmd.Flags().Changed("auto-continue") {
 				s.AutoContinue = &s.auto
 			}
-			s.Mode = contract.PipelineMode(mode)
+			s.Mode, s.By = contract.PipelineMode(mode), caller()
 			return a.spawnPipeline(cmd.Context(), s)
 		},
 	}

@@ -110,6 +110,9 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 	defer func() { stop(); running.Wait() }()
 	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, Reload: reloader.Load, DataDir: dir, Log: service.Log}
 	defer runs.Close()
+	if err := runs.NoteGate(ctx); err != nil { // the same error refuses new runs
+		service.Log.WarnContext(ctx, "The settings of the policy gate are not noted in the audit ledger", "error", err)
+	}
 	running.Go(func() { runs.CheckpointLedgerEvery(beside, cfg.Ledger.CheckpointEvery) })
 	running.Go(func() { runs.RemoveLedgerDetails(beside, cfg.Ledger.DetailsAge) })
 	handler := server.New(server.Options{

@@ -53,7 +53,7 @@ func newWebhookAdd(a *app) *cobra.Command {
 		Example: `  rgpt webhook add https://ci.example.com/hooks/rgpt
   rgpt webhook add https://chat.example.com/x --event run.failed --event 'approval.*' --project app`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.URL = args[0]
+			r.URL, r.By = args[0], caller()
 			if secretFile != "" {
 				content, err := os.ReadFile(secretFile)
 				if err != nil {
@@ -211,7 +211,7 @@ func newWebhookRemove(a *app) *cobra.Command {
 				return err
 			}
 			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
-				if err := h.RemoveWebhook(cmd.Context(), id); err != nil {
+				if err := h.RemoveWebhook(cmd.Context(), id, caller()); err != nil {
 					return err
 				}
 				if a.json {

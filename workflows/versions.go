@@ -18,4 +18,9 @@ var changes = []Change{
 		Reason: "A change of a run's labels is judged at once, also while a person is asked, and can start a review. People whose comments are carried out are authors.",
 		Remove: "when no run that a version before v0.2.0 created is running or can be replayed",
 	},
+	{
+		ID: "record-commands-to-a-recovery", Date: "2026-11-27",
+		Reason: "A deliberation that has ended records at once the commands that it passes on to its recovery, for the audit ledger.",
+		Remove: "When no deliberation of v0.1.0 runs or is replayed.",
+	},
 }

@@ -29,13 +29,13 @@ func (c *Client) Environment(ctx context.Context, digest string) (control.Enviro
 }
 
 // RemoveEnvironment removes an environment and its baselines.
-func (c *Client) RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error) {
+func (c *Client) RemoveEnvironment(ctx context.Context, digest, by string) (control.Environment, error) {
 	e, err := c.Environment(ctx, digest)
 	if err != nil {
 		return e, err
 	}
 	order := command(nil, "api", "environments", e.Digest)
-	order.method, order.silent = http.MethodDelete, true
+	order.method, order.silent, order.query = http.MethodDelete, true, parameters("by", by)
 	_, err = ask[struct{}](ctx, c, order)
 	return e, err
 }
@@ -61,10 +61,10 @@ func (c *Client) AddSetup(ctx context.Context, n control.NewSetup) (store.Setup,
 	return ask[store.Setup](ctx, c, command(n, "api", "setups"))
 }
 
-// RevokeSetup revokes a stored setup. The server determines the name to record.
-func (c *Client) RevokeSetup(ctx context.Context, id int64, _ string) (store.Setup, error) {
+// RevokeSetup revokes a stored setup.
+func (c *Client) RevokeSetup(ctx context.Context, id int64, by string) (store.Setup, error) {
 	order := command(nil, "api", "setups", strconv.FormatInt(id, 10))
-	order.method, order.silent = http.MethodDelete, true
+	order.method, order.silent, order.query = http.MethodDelete, true, parameters("by", by)
 	_, err := ask[struct{}](ctx, c, order)
 	return store.Setup{ID: id}, err
 }

@@ -31,10 +31,10 @@ func (c *Client) AddQuarantine(ctx context.Context, n control.NewQuarantine) (fl
 	return ask[flaky.Entry](ctx, c, command(n, "api", "quarantine"))
 }
 
-// RemoveQuarantine ends a quarantine. The server determines the name to record.
-func (c *Client) RemoveQuarantine(ctx context.Context, id int64, _ string) (flaky.Entry, error) {
+// RemoveQuarantine ends a quarantine.
+func (c *Client) RemoveQuarantine(ctx context.Context, id int64, by string) (flaky.Entry, error) {
 	order := command(nil, "api", "quarantine", strconv.FormatInt(id, 10))
-	order.method, order.silent = http.MethodDelete, true
+	order.method, order.silent, order.query = http.MethodDelete, true, parameters("by", by)
 	_, err := ask[struct{}](ctx, c, order)
 	return flaky.Entry{ID: id}, err
 }

@@ -33,7 +33,8 @@ func (c *Client) RegisterWebhook(ctx context.Context, r webhook.Registration) (w
 		Name        string   `json:"name,omitempty"`
 		Secret      string   `json:"secret,omitempty"`
 		Enabled     bool     `json:"enabled"`
-	}{r.URL, r.Events, r.Project, r.Description, r.Name, r.Secret.Reveal(), !r.Disabled}, "api", "webhooks")
+		By          string   `json:"by,omitempty"`
+	}{r.URL, r.Events, r.Project, r.Description, r.Name, r.Secret.Reveal(), !r.Disabled, r.By}, "api", "webhooks")
 	order.key, order.known = cmp.Or(r.Key, order.key), &known
 	out, err := ask[struct {
 		store.Webhook
@@ -65,9 +66,9 @@ func (c *Client) Deliveries(ctx context.Context, id int64, f store.DeliveryFilte
 }
 
 // RemoveWebhook removes a webhook and the log of its deliveries.
-func (c *Client) RemoveWebhook(ctx context.Context, id int64) error {
+func (c *Client) RemoveWebhook(ctx context.Context, id int64, by string) error {
 	order := command(nil, webhookPath(id)...)
-	order.method, order.silent = http.MethodDelete, true
+	order.method, order.silent, order.query = http.MethodDelete, true, parameters("by", by)
 	_, err := ask[struct{}](ctx, c, order)
 	return err
 }

@@ -17,6 +17,7 @@ type SpawnRequest struct {
 	Timeout      int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit for the exchange, in seconds; default: the task's limit, or as configured"`
 	ForceGamma   bool                  `json:"force_gamma,omitempty" doc:"have GAMMA join from the start"`
 	Project      string                `json:"project,omitempty" doc:"project to list the pipeline under; default: pipeline"`
+	By           string                `json:"by,omitempty" maxLength:"200" doc:"who starts it; default: api"`
 }
 
 // SpawnedPipeline identifies a new pipeline.

@@ -81,11 +81,11 @@ type Backend interface {
 	RegisterWebhook(ctx context.Context, r webhook.Registration) (webhook.Created, error)
 	TestWebhook(ctx context.Context, id int64) (store.Delivery, error)
 	Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error)
-	RemoveWebhook(ctx context.Context, id int64) error
+	RemoveWebhook(ctx context.Context, id int64, by string) error
 
 	Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error)
 	Environment(ctx context.Context, digest string) (control.Environment, error)
-	RemoveEnvironment(ctx context.Context, digest string) (control.Environment, error)
+	RemoveEnvironment(ctx context.Context, digest, by string) (control.Environment, error)
 	// IndexRepository indexes a commit of a repository.
 	IndexRepository(ctx context.Context, repo, rev string, progress func(brain.Progress)) (control.Indexed, error)
 	BrainSearch(ctx context.Context, q control.BrainQuery) (brain.Answer, error)

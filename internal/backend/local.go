@@ -223,8 +223,8 @@ func (l Local) Deliveries(ctx context.Context, id int64, f store.DeliveryFilter)
 }
 
 // RemoveWebhook deletes a webhook.
-func (l Local) RemoveWebhook(ctx context.Context, id int64) error {
-	return l.Store.DeleteWebhook(ctx, id)
+func (l Local) RemoveWebhook(ctx context.Context, id int64, by string) error {
+	return l.Store.DeleteWebhook(ctx, id, by)
 }
 
 // Spawn starts a pipeline.

@@ -68,6 +68,9 @@ func (r *Runs) createAttempts(ctx context.Context, c Creation, count int, goal s
 	if err != nil {
 		return err
 	}
+	if err := r.noteGate(ctx, operator, n.Runs[0].Settings.Gate); err != nil {
+		return err
+	}
 	pictures, err := r.storePictures(ctx, c.Pictures)
 	if err != nil {
 		return err

@@ -109,6 +109,9 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	if err != nil {
 		return out, err
 	}
+	if err := r.noteGate(ctx, operator, prepared.Settings.Gate); err != nil {
+		return out, err
+	}
 	prepared.GoalTitle, prepared.GoalDescription, prepared.RequestDigest = title, description, digest
 	if prepared.Settings.Pictures, err = r.storePictures(ctx, c.Pictures); err != nil {
 		return out, err

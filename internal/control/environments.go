@@ -167,8 +167,8 @@ func environmentOf(row store.Environment, used []string) (Environment, error) {
 
 // RemoveEnvironment removes an environment, its archive, the baselines that ran in it, and this
 // host's copy. The next run that needs it creates it again. It cannot be removed while it is used
-// by a run that has not ended.
-func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environment, error) {
+// by a run that has not ended. by is who removes it.
+func (r *Runs) RemoveEnvironment(ctx context.Context, digest, by string) (Environment, error) {
 	e, err := r.Environment(ctx, digest)
 	if err != nil {
 		return e, err
@@ -176,7 +176,7 @@ func (r *Runs) RemoveEnvironment(ctx context.Context, digest string) (Environmen
 	if e.InUse {
 		return e, refused("environment %.12s is used by a run that has not ended; wait until it ends, or stop it", e.Digest)
 	}
-	archive, err := r.Store.RemoveEnvironment(ctx, e.Digest)
+	archive, err := r.Store.RemoveEnvironment(ctx, e.Digest, by)
 	if err != nil {
 		return e, err
 	}

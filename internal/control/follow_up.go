@@ -93,6 +93,9 @@ func (r *Runs) FollowUp(ctx context.Context, f FollowUp) (Created, error) {
 	if err != nil {
 		return out, err
 	}
+	if err := r.noteGate(ctx, operator, prepared.Settings.Gate); err != nil {
+		return out, err
+	}
 	prepared.GoalTitle, prepared.GoalDescription, prepared.RequestDigest = title, description, digest
 	prepared.Settings.FollowUp, prepared.EarlierWork = chain, work
 	prepared.Settings.Authors = old.Settings.AuthorsBefore()

@@ -55,13 +55,31 @@ func (r *Runs) gateSettings(ctx context.Context, cfg *config.Config) (*contract.
 	return s, verdicts.SavePolicies(ctx, r.Store, digest, files)
 }
 
-// gateOfFork returns the settings of the policy gate for a fork: the operator's current ones, with the
+// NoteGate notes in the audit ledger the settings of the policy gate, if they have changed since a server
+// started or a run was created the last time.
+func (r *Runs) NoteGate(ctx context.Context) error {
+	s, err := r.gateSettings(ctx, r.Config)
+	if err != nil {
+		return err
+	}
+	return r.noteGate(ctx, r.Config, s)
+}
+
+// noteGate is NoteGate for the operator's configuration, and settings of a run with the operator's policies.
+func (r *Runs) noteGate(ctx context.Context, operator *config.Config, s *contract.GateSettings) error {
+	settings, err := gate.Determinants(operator)
+	if err != nil {
+		return err
+	}
+	if s != nil && operator.Gate.Policy != config.GateOff && s.Bundle != "" {
+		settings["gate.policies (content)"] = s.Bundle
+	}
+	return verdicts.SaveSettings(ctx, r.Store, settings)
+}
+
+// gateOfFork returns the settings of the policy gate for a fork: the operator's (see current), with the
 // built-in policy of the forked run if that is stricter, and reviewed if the forked run is.
 func (r *Runs) gateOfFork(ctx context.Context, old *contract.GateSettings) (*contract.GateSettings, error) {
-	r, err := r.current()
-	if err != nil {
-		return nil, err
-	}
 	s, err := r.gateSettings(ctx, r.Config)
 	if err != nil || s == nil || old == nil {
 		return s, err

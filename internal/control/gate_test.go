@@ -47,7 +47,7 @@ func TestNewRunsAreJudgedByTheSettingsThatAreInForceNow(t *testing.T) {
 	require.Equal(t, now.Gate, got.Config.Gate)
 	require.Equal(t, config.Default().Git, got.Config.Git, "all else needs a restart")
 	require.Equal(t, "default", r.Config.Gate.Policy)
-	fork, err := r.gateOfFork(t.Context(), &contract.GateSettings{Policy: "default"})
+	fork, err := got.gateOfFork(t.Context(), &contract.GateSettings{Policy: "default"})
 	require.NoError(t, err)
 	require.Equal(t, "strict", fork.Policy)
 

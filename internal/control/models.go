@@ -209,9 +209,9 @@ func (r *Runs) updateCatalogue(ctx context.Context, apply bool, by string, compa
 }
 
 // ResetCatalogue removes what the installation has stored about models, and returns the number of
-// entries.
-func (r *Runs) ResetCatalogue(ctx context.Context) (int64, error) {
-	return catalogue.New(r.Store).Reset(ctx)
+// entries. by is who removes it.
+func (r *Runs) ResetCatalogue(ctx context.Context, by string) (int64, error) {
+	return catalogue.New(r.Store).Reset(ctx, by)
 }
 
 // maxBudgets is the number of budgets that are looked up for the state of the installation.

@@ -56,6 +56,7 @@ type Spawning struct {
 	Effort       contract.Effort       `json:",omitempty"` // amount of reasoning of all members; empty: as configured
 	Timeout      int                   // time limit of the exchange in seconds; 0: the task's, or as configured
 	Key          string                // idempotency key: requests with the same key create only one pipeline
+	By           string                `json:"-"` // who creates it: a person, or a client such as contract.ByAPI
 }
 
 // Spawned is a pipeline that was created, now or by an earlier request with the same key.
@@ -142,7 +143,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 	var out Spawned
 	out.Pipeline, out.Fresh, err = p.Store.SpawnPipeline(ctx, store.NewPipelineRow{
 		Tenant: store.DefaultTenant, Project: s.Project, Objective: task.Objective, Task: task.resolved(), Settings: settings,
-		IdempotencyKey: s.Key, RequestDigest: digest,
+		IdempotencyKey: s.Key, RequestDigest: digest, By: s.By,
 	})
 	if err != nil {
 		return Spawned{}, err

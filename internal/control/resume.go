@@ -118,7 +118,14 @@ func (r *Runs) Fork(ctx context.Context, o rerun.ForkRequest) (Created, error) {
 		return Created{}, err
 	}
 	fork.IdempotencyKey, fork.RequestDigest = o.Key, digest
-	if fork.Settings.Gate, err = r.gateOfFork(ctx, fork.Settings.Gate); err != nil {
+	now, err := r.current()
+	if err != nil {
+		return Created{}, err
+	}
+	if fork.Settings.Gate, err = now.gateOfFork(ctx, fork.Settings.Gate); err != nil {
+		return Created{}, err
+	}
+	if err := now.noteGate(ctx, now.Config, fork.Settings.Gate); err != nil {
 		return Created{}, err
 	}
 	var out Created

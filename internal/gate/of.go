@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/gate/policy"
@@ -45,6 +47,34 @@ func dependencySettings(d config.GateDependencies) *contract.GateDependencies {
 		return nil
 	}
 	return &contract.GateDependencies{MinAge: d.MinAge}
+}
+
+// Determinants returns the settings of an operator on which verdicts about changes depend, values by key.
+func Determinants(cfg *config.Config) (map[string]any, error) {
+	raw, err := yaml.Marshal(map[string]any{
+		"gate": cfg.Gate, "verification": map[string]any{"pinned_tests": cfg.Verification.PinnedTests}, "git": map[string]any{"protected": cfg.Git.Protected},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode the settings of the policy gate: %w", err)
+	}
+	var tree map[string]any
+	if err := yaml.Unmarshal(raw, &tree); err != nil {
+		return nil, fmt.Errorf("read the settings of the policy gate: %w", err)
+	}
+	out := map[string]any{}
+	flatten(out, "", tree)
+	return out, nil
+}
+
+// flatten adds the values of a tree of settings, with their keys joined by dots.
+func flatten(out map[string]any, prefix string, tree map[string]any) {
+	for key, value := range tree {
+		if section, ok := value.(map[string]any); ok {
+			flatten(out, prefix+key+".", section)
+			continue
+		}
+		out[prefix+key] = value
+	}
 }
 
 // reviewSettings returns the settings of reviews, without the model; nil: there are none.

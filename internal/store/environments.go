@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // Environment is an environment from its row.
@@ -57,12 +58,17 @@ func (s *Store) SaveEnvironment(ctx context.Context, e Environment) error {
 }
 
 // RemoveEnvironment removes an environment and the baselines that ran in it. It returns the
-// artifact of its archive, which is no longer referenced; empty if the environment did not exist.
-func (s *Store) RemoveEnvironment(ctx context.Context, digest string) (archive string, err error) {
+// artifact of its archive, which is no longer referenced; empty if the environment did not exist. by is
+// who removes it.
+func (s *Store) RemoveEnvironment(ctx context.Context, digest, by string) (archive string, err error) {
 	if _, err := s.q.DropBaselinesOf(ctx, digest); err != nil {
 		return "", dberr.Explain(err, "remove the baselines of environment %s", digest)
 	}
-	archives, err := s.q.RemoveEnvironment(ctx, digest)
+	var archives []string
+	err = s.actingAs(ctx, by, func(q *db.Queries) (err error) {
+		archives, err = q.RemoveEnvironment(ctx, digest)
+		return err
+	})
 	if err != nil || len(archives) == 0 {
 		return "", dberr.Explain(err, "remove environment %s", digest)
 	}
@@ -152,7 +158,7 @@ func (s *Store) AddSetup(ctx context.Context, n Setup) (Setup, error) {
 		return Setup{}, err
 	}
 	row, err := s.q.AddSetup(ctx, db.AddSetupParams{
-		Repo: rowconv.Text(n.Repo), Source: n.Source, Settings: settings, Reason: rowconv.Text(n.Reason), RunID: rowconv.Optional(n.RunID), CreatedBy: rowconv.Text(n.CreatedBy),
+		Repo: rowconv.Text(n.Repo), Source: n.Source, Settings: settings, Reason: rowconv.Text(telemetry.Redact(n.Reason)), RunID: rowconv.Optional(n.RunID), CreatedBy: rowconv.Text(telemetry.Redact(n.CreatedBy)),
 		Proven: n.Source != "agent",
 	})
 	return setupOf(row), dberr.Explain(err, "store the setup of %s", n.Repo)
@@ -178,7 +184,7 @@ func (s *Store) Setups(ctx context.Context, repo string, limit int) ([]Setup, er
 
 // RevokeSetup revokes a setup, and reports whether it was valid until now.
 func (s *Store) RevokeSetup(ctx context.Context, id int64, by string) (bool, error) {
-	n, err := s.q.RevokeSetup(ctx, db.RevokeSetupParams{ID: id, RevokedBy: rowconv.Text(by)})
+	n, err := s.q.RevokeSetup(ctx, db.RevokeSetupParams{ID: id, RevokedBy: rowconv.Text(telemetry.Redact(by))})
 	return n > 0, dberr.Explain(err, "revoke setup %d", id)
 }
 

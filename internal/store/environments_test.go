@@ -46,10 +46,10 @@ func TestAnEnvironmentIsUnusedOnceItsRunsHaveEndedAndItsAgeHasPassed(t *testing.
 	require.Empty(t, unused(), "it is gone")
 
 	save()
-	archive, err := b.RemoveEnvironment(t.Context(), digest)
+	archive, err := b.RemoveEnvironment(t.Context(), digest, "ann")
 	require.NoError(t, err)
 	require.Equal(t, "sha256:archive", archive)
-	archive, err = b.RemoveEnvironment(t.Context(), digest)
+	archive, err = b.RemoveEnvironment(t.Context(), digest, "ann")
 	require.NoError(t, err)
 	require.Empty(t, archive, "it is gone")
 }

@@ -40,6 +40,7 @@ type NewPipelineRow struct {
 	Settings       contract.DeliberationSettings
 	IdempotencyKey string // the same key returns the same pipeline; empty: always a new one
 	RequestDigest  string // distinguishes a repeated request from another one with the same key
+	By             string // who creates it: a person, or a client such as contract.ByAPI
 }
 
 // Pipeline is a pipeline from its row.
@@ -167,7 +168,9 @@ func (n NewPipelineRow) params() (db.SpawnPipelineParams, error) {
 	if p.Settings, err = rowconv.Encode(n.Settings); err != nil {
 		return p, err
 	}
-	p.Payload, err = rowconv.Encode(spawnedPayload(n.Objective, n.Settings, 1, 0))
+	payload := spawnedPayload(n.Objective, n.Settings, 1, 0)
+	payload["by"] = rowconv.Text(telemetry.Redact(n.By))
+	p.Payload, err = rowconv.Encode(payload)
 	return p, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/migrations"
 )
 
@@ -231,6 +234,24 @@ func (s *Store) InTx(ctx context.Context, fn func(pgx.Tx) error) error { return 
 // inTx runs fn in a transaction that ends when fn returns.
 func (s *Store) inTx(ctx context.Context, fn func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, s.pool, fn)
+}
+
+// actingAs calls fn in a transaction whose changes the audit ledger attributes to a person or a client, for
+// tables without a column for them.
+func (s *Store) actingAs(ctx context.Context, by string, fn func(*db.Queries) error) error {
+	return s.inTx(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		if err := ActAs(ctx, q, by); err != nil {
+			return err
+		}
+		return fn(q)
+	})
+}
+
+// ActAs attributes, in the audit ledger, the changes of a transaction to a person or a client, for tables
+// without a column for them. An empty name is contract.ByUnnamed.
+func ActAs(ctx context.Context, q *db.Queries, by string) error {
+	return q.ActAs(ctx, cmp.Or(strings.TrimSpace(rowconv.Text(telemetry.Redact(by))), contract.ByUnnamed))
 }
 
 // checkSchema compares the database's schema version with the one that this binary requires.

@@ -63,6 +63,7 @@ type NewWebhook struct {
 	Most                      int    // maximum number of webhooks
 	Key                       string // idempotency key; empty: always a new one
 	Digest                    string // of the request that the key belongs to
+	By                        string // who creates it: a person, or a client such as contract.ByAPI
 }
 
 // WebhookChange is a change to a webhook; nil fields stay unchanged.
@@ -72,14 +73,19 @@ type WebhookChange struct {
 	Events                    []string // nil: unchanged; empty: all
 	Secret                    *Secret
 	Enabled                   *bool
+	By                        string // who changes it: a person, or a client such as contract.ByAPI
 }
 
 // CreateWebhook creates a webhook, which receives events from now on. If the key was already used
 // for the same request, it returns the existing webhook and false.
 func (s *Store) CreateWebhook(ctx context.Context, n NewWebhook) (w Webhook, secret Secret, fresh bool, err error) {
-	id, err := s.q.CreateWebhook(ctx, db.CreateWebhookParams{
-		Url: n.URL, Events: NotNil(n.Events), Project: n.Project, Description: rowconv.Text(n.Description), Secret: n.Secret.Reveal(), Name: n.Name,
-		Enabled: n.Enabled, IdempotencyKey: rowconv.Optional(n.Key), RequestDigest: n.Digest, Most: int32(n.Most),
+	var id int64
+	err = s.actingAs(ctx, n.By, func(q *db.Queries) (err error) {
+		id, err = q.CreateWebhook(ctx, db.CreateWebhookParams{
+			Url: n.URL, Events: NotNil(n.Events), Project: n.Project, Description: rowconv.Text(n.Description), Secret: n.Secret.Reveal(), Name: n.Name,
+			Enabled: n.Enabled, IdempotencyKey: rowconv.Optional(n.Key), RequestDigest: n.Digest, Most: int32(n.Most),
+		})
+		return err
 	})
 	if err == nil {
 		w, err = s.Webhook(ctx, id)
@@ -151,7 +157,11 @@ func (s *Store) ChangeWebhook(ctx context.Context, id int64, c WebhookChange) (W
 		secret := c.Secret.Reveal()
 		p.Secret = &secret
 	}
-	n, err := s.q.ChangeWebhook(ctx, p)
+	var n int64
+	err := s.actingAs(ctx, c.By, func(q *db.Queries) (err error) {
+		n, err = q.ChangeWebhook(ctx, p)
+		return err
+	})
 	if err != nil {
 		return Webhook{}, named(err, deref(c.Name), "change webhook %d", id)
 	}
@@ -168,9 +178,13 @@ func deref(s *string) string {
 	return *s
 }
 
-// DeleteWebhook removes a webhook with its log, or returns ErrNotFound.
-func (s *Store) DeleteWebhook(ctx context.Context, id int64) error {
-	n, err := s.q.DeleteWebhook(ctx, id)
+// DeleteWebhook removes a webhook with its log, or returns ErrNotFound. by is who removes it.
+func (s *Store) DeleteWebhook(ctx context.Context, id int64, by string) error {
+	var n int64
+	err := s.actingAs(ctx, by, func(q *db.Queries) (err error) {
+		n, err = q.DeleteWebhook(ctx, id)
+		return err
+	})
 	if err == nil && n == 0 {
 		return noWebhook(id)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/ledger"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -81,6 +82,17 @@ func Drafts(n int) []contract.EventDraft {
 		out[i] = contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]int{"n": i}}
 	}
 	return out
+}
+
+// AppendLedger appends an entry to the audit ledger, as triggers do.
+func AppendLedger(tb testing.TB, st *store.Store, e ledger.Entry, details string) {
+	tb.Helper()
+	if err := st.InTx(tb.Context(), func(tx pgx.Tx) error {
+		_, err := tx.Exec(tb.Context(), `SELECT rgpt_ledger_append($1, $2, $3, $4, $5, $6)`, string(e.Actor), e.Name, e.Action, e.Object, e.RunID, details)
+		return err
+	}); err != nil {
+		tb.Fatalf("append to the ledger: %v", err)
+	}
 }
 
 // Query runs statements on a separate connection.

@@ -62,6 +62,7 @@ type Registration struct {
 	Secret      store.Secret // empty: one is generated
 	Disabled    bool
 	Key         string // idempotency key: the same key creates one webhook
+	By          string // who creates it: a person, or a client such as contract.ByAPI
 }
 
 // Created is a new webhook with its secret, which is shown only once.
@@ -93,7 +94,7 @@ func (h *Hooks) Register(ctx context.Context, r Registration) (Created, error) {
 	var out Created
 	out.Webhook, out.Secret, out.Fresh, err = h.store.CreateWebhook(ctx, store.NewWebhook{
 		URL: r.URL, Project: r.Project, Description: r.Description, Name: r.Name, Events: change.Events, Secret: r.Secret, Enabled: !r.Disabled,
-		Most: h.settings.Max, Key: r.Key, Digest: digest,
+		Most: h.settings.Max, Key: r.Key, Digest: digest, By: r.By,
 	})
 	return out, err
 }

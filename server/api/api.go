@@ -190,6 +190,11 @@ type Keyed struct {
 	Key string `header:"Idempotency-Key" maxLength:"200" doc:"requests with the same key and body are carried out once and return the same response for 24 h"`
 }
 
+// RemovedBy is who sends a DELETE, which may have no body.
+type RemovedBy struct {
+	By string `query:"by" maxLength:"200" doc:"who removes it; default: api"`
+}
+
 // id returns the id of the object that a request creates, derived from the key; empty without a
 // key.
 func (k Keyed) id(what string, of ...int64) string {

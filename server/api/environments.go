@@ -36,8 +36,9 @@ func (s *Server) environmentOperations(api huma.API) {
 	handle(s, api, op(http.MethodDelete, "/api/environments/{digest}", "delete-environment", "Delete an environment and its baselines; rejected while a run is using it", http.StatusConflict, http.StatusUnprocessableEntity), func(ctx context.Context, in *struct {
 		OfEnvironment
 		Keyed
+		RemovedBy
 	}) (*struct{}, error) {
-		_, err := s.Runs.RemoveEnvironment(ctx, in.Digest)
+		_, err := s.Runs.RemoveEnvironment(ctx, in.Digest, cmp.Or(in.By, contract.ByAPI))
 		return nil, err
 	})
 	handle(s, api, op(http.MethodPost, "/api/environments/find", "find-environment", "Show the setup that would be used for a commit, based on the commit's files; the setup is not run", http.StatusConflict, http.StatusUnprocessableEntity), s.findEnvironment)
@@ -47,9 +48,10 @@ func (s *Server) environmentOperations(api huma.API) {
 	handle(s, api, add, s.addSetup)
 	handle(s, api, op(http.MethodDelete, "/api/setups/{id}", "delete-setup", "Revoke a setup; it remains listed", http.StatusConflict), func(ctx context.Context, in *struct {
 		Keyed
+		RemovedBy
 		ID int64 `path:"id" minimum:"1" doc:"ID of the setup"`
 	}) (*struct{}, error) {
-		_, err := s.Runs.RevokeSetup(ctx, in.ID, contract.ByAPI)
+		_, err := s.Runs.RevokeSetup(ctx, in.ID, cmp.Or(in.By, contract.ByAPI))
 		return nil, err
 	})
 	handle(s, api, operation(http.MethodGet, "/api/runs/{id}/output", "get-output", "runs", "Get the live output of a run's setup, checks and commands; kept for an hour"), s.getOutput)

@@ -40,9 +40,10 @@ func (s *Server) flakyOperations(api huma.API) {
 	})
 	handle(s, api, op(http.MethodDelete, "/api/quarantine/{id}", "delete-quarantine", "End a quarantine; the entry remains listed with all", http.StatusConflict), func(ctx context.Context, in *struct {
 		Keyed
+		RemovedBy
 		ID int64 `path:"id" minimum:"1" doc:"ID of the quarantine entry"`
 	}) (*struct{}, error) {
-		_, err := s.Runs.RemoveQuarantine(ctx, in.ID, contract.ByAPI)
+		_, err := s.Runs.RemoveQuarantine(ctx, in.ID, cmp.Or(in.By, contract.ByAPI))
 		return nil, err
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/server/param"
@@ -58,8 +59,9 @@ func (s *Server) webhookOperations(api huma.API) {
 	handle(s, api, op(http.MethodDelete, "/{id}", "delete-webhook", "Remove a webhook and its delivery log"), func(ctx context.Context, in *struct {
 		OfWebhook
 		Keyed
+		RemovedBy
 	}) (*struct{}, error) {
-		return nil, s.Store.DeleteWebhook(ctx, in.ID)
+		return nil, s.Store.DeleteWebhook(ctx, in.ID, cmp.Or(in.By, contract.ByAPI))
 	})
 	handle(s, api, op(http.MethodPost, "/{id}/test", "test-webhook", "Send a test event once and return the result", http.StatusConflict), func(ctx context.Context, in *struct {
 		OfWebhook
@@ -89,12 +91,13 @@ func (s *Server) createWebhook(ctx context.Context, in *struct {
 		Name        string   `json:"name,omitempty" doc:"by which reminders name the webhook as a receiver (execution.approval.reminders); unique"`
 		Secret      string   `json:"secret,omitempty" doc:"whsec_ followed by 24 to 64 random bytes in base64; default: generated"`
 		Enabled     *bool    `json:"enabled,omitempty" doc:"default: true"`
+		By          string   `json:"by,omitempty" maxLength:"200" doc:"who registers it; default: api"`
 	}
 }) (*body[madeWebhook], error) {
 	b := in.Body
 	made, err := s.Hooks.Register(ctx, webhook.Registration{
 		URL: b.URL, Events: b.Events, Project: b.Project, Description: b.Description, Name: b.Name, Secret: store.Secret(b.Secret),
-		Disabled: b.Enabled != nil && !*b.Enabled, Key: in.id("webhook"),
+		Disabled: b.Enabled != nil && !*b.Enabled, Key: in.id("webhook"), By: cmp.Or(b.By, contract.ByAPI),
 	})
 	return answered(madeWebhook{made.Webhook, made.Secret.Reveal()}, err)
 }
@@ -109,11 +112,13 @@ func (s *Server) changeWebhook(ctx context.Context, in *struct {
 		Name        *string       `json:"name,omitempty" doc:"by which reminders name the webhook as a receiver; empty: none"`
 		Secret      *store.Secret `json:"secret,omitempty" doc:"new signing secret, effective immediately"`
 		Enabled     *bool         `json:"enabled,omitempty" doc:"true re-enables a disabled webhook"`
+		By          string        `json:"by,omitempty" maxLength:"200" doc:"who changes it; default: api"`
 	}
 }) (*body[store.Webhook], error) {
 	b := in.Body
 	return answered(s.Hooks.Change(ctx, in.ID, store.WebhookChange{
 		URL: b.URL, Events: b.Events, Project: b.Project, Description: b.Description, Name: b.Name, Secret: b.Secret, Enabled: b.Enabled,
+		By: cmp.Or(b.By, contract.ByAPI),
 	}))
 }
 

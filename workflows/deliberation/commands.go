@@ -62,9 +62,38 @@ func (d *deliberation) command(name string, check func(contract.PipelineCommand)
 		Apply: func(ctx workflow.Context, c contract.PipelineCommand) (contract.PipelineAck, error) {
 			message := apply(ctx, c)
 			d.dirty = true
+			d.recordCommand(ctx, name, c)
 			return contract.PipelineAck{Applied: true, Status: d.Status, Message: message}, nil
 		},
 	}
+}
+
+// recordCommand records who sent a command that was accepted, unless its first receiver has done so. A
+// switch of models has an event of its own.
+func (d *deliberation) recordCommand(ctx workflow.Context, name string, c contract.PipelineCommand) {
+	if c.Passed {
+		return
+	}
+	if d.Ending.Finished && workflow.GetVersion(ctx, "record-commands-to-a-recovery", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		d.RowStale = true // nothing else is recorded while the recovery runs
+	}
+	if name == contract.UpdateSwitchModel {
+		return
+	}
+	payload := map[string]any{"command": name, "by": c.By, "reason": fault.Clip(c.Reason, contract.TextHead)}
+	if c.Member != "" {
+		payload["member"] = c.Member
+	}
+	if c.Mode != "" {
+		payload["mode"] = c.Mode
+	}
+	if len(c.Models) > 0 {
+		payload["models"] = c.Models
+	}
+	if c.Timeout > 0 {
+		payload["timeout_seconds"] = c.Timeout.Seconds()
+	}
+	d.AddCommand(contract.EventPipelineCommanded, payload)
 }
 
 // refuse records why a signal had no effect, unless the pipeline is over.
@@ -131,14 +160,14 @@ func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.Pipelin
 	}
 	d.ordered = max(d.ordered, c.Order)
 	d.SwitchModels(c.Models, "a switch on the fly by "+sender(c))
+	if c.Order == 0 && !c.Passed { // otherwise, its run or the pipeline before it recorded the switch
+		d.AddCommand(contract.EventModelsSwitched, map[string]any{"models": c.Models, "by": c.By, "reason": c.Reason, "text": switched(c)})
+	}
 	if d.Ending.Finished { // its usage stays in its row
 		d.switchRecoveryModels(ctx, c)
 		return "its recovery uses the new models from the next turn on"
 	}
 	d.SettingsStale, d.RowStale = true, true
-	if c.Order == 0 { // otherwise, its run or the pipeline before it recorded the switch
-		d.AddEvent(contract.EventModelsSwitched, map[string]any{"models": c.Models, "by": c.By, "reason": c.Reason, "text": switched(c)})
-	}
 	return "the new models apply from the next turn on"
 }
 
@@ -156,7 +185,7 @@ func switched(c contract.PipelineCommand) string {
 // switchRecoveryModels sends the running recovery the models that its members must use, because of a
 // command.
 func (d *deliberation) switchRecoveryModels(ctx workflow.Context, c contract.PipelineCommand) {
-	SwitchModels(ctx, d.successor, contract.PipelineCommand{Order: d.ordered, By: c.By, Reason: c.Reason, Models: d.Settings.Models})
+	SwitchModels(ctx, d.successor, contract.PipelineCommand{Order: d.ordered, By: c.By, Reason: c.Reason, Models: d.Settings.Models, Passed: true})
 }
 
 // SwitchModels sends a deliberation that has been started, if any, the models that its members must

@@ -563,6 +563,7 @@ func (u *neverStarted) Unwrap() error { return u.error }
 
 // stopChild asks a deliberation to stop, and reports whether it ended in time.
 func stopChild(ctx workflow.Context, child workflow.ChildWorkflowFuture, by contract.PipelineCommand) bool {
+	by.Passed = true
 	if err := child.SignalChildWorkflow(ctx, contract.UpdateStop, by).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("Could not send the stop signal to a deliberation; cancelling it", "error", err)
 		return false

@@ -83,7 +83,7 @@ func (r *run) syncDeliberationModels(ctx workflow.Context) {
 		return
 	}
 	r.knownMemberModels = r.memberModels()
-	deliberation.SwitchModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.Revision, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels()})
+	deliberation.SwitchModels(ctx, r.deliberation, contract.PipelineCommand{Order: r.Revision, By: contract.RunWorkflowID(r.in.RunID), Models: r.memberModels(), Passed: true})
 }
 
 // keepTranscript saves the transcript as artifacts of the run, and finds out whether the consensus

@@ -6,6 +6,8 @@ package catalogue
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
@@ -22,10 +24,13 @@ const (
 )
 
 // Store is the stored part of the catalogue. It is safe for concurrent use.
-type Store struct{ q *db.Queries }
+type Store struct {
+	store *store.Store
+	q     *db.Queries // each statement its own transaction
+}
 
 // New returns the stored part of the catalogue in a database.
-func New(st *store.Store) *Store { return &Store{st.Queries()} }
+func New(st *store.Store) *Store { return &Store{st, st.Queries()} }
 
 // Read returns everything that is stored.
 func (s *Store) Read(ctx context.Context) (model.Learned, error) {
@@ -71,8 +76,15 @@ func (s *Store) Check(ctx context.Context, c model.Checked, by string) error {
 	return dberr.Explain(s.q.LearnModels(ctx, db.LearnModelsParams{Kind: check, Entries: content, ChangedBy: rowconv.Text(by)}), "store the capabilities of %s/%s", c.Provider, c.Model)
 }
 
-// Reset removes everything that is stored, and returns the number of entries.
-func (s *Store) Reset(ctx context.Context) (int64, error) {
-	n, err := s.q.ForgetModels(ctx)
+// Reset removes everything that is stored, and returns the number of entries. by is who removes it.
+func (s *Store) Reset(ctx context.Context, by string) (n int64, err error) {
+	err = s.store.InTx(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		if err := store.ActAs(ctx, q, by); err != nil {
+			return err
+		}
+		n, err = q.ForgetModels(ctx)
+		return err
+	})
 	return n, dberr.Explain(err, "remove the stored catalogue of models")
 }

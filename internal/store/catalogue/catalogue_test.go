@@ -41,7 +41,7 @@ func TestWhatIsStoredReplacesWhatWasStoredOfTheSameModel(t *testing.T) {
 	require.Equal(t, model.Catalogue{a, b}, all.Updates)
 	require.Equal(t, []model.Checked{{Provider: "openai", Model: "a", Found: map[model.Capability]bool{model.CapabilityVision: true}, At: time.Unix(1, 0).UTC()}}, all.Checks)
 
-	n, err := s.Reset(t.Context())
+	n, err := s.Reset(t.Context(), "ada")
 	require.NoError(t, err)
 	require.EqualValues(t, 3, n)
 	empty, err = s.Read(t.Context())

@@ -1,5 +1,5 @@
-// Package chain reads and appends the audit ledger (package ledger). Most entries are appended by a
-// trigger, in the transaction of the event that they are about.
+// Package chain reads and verifies the audit ledger (package ledger). Its entries are appended by
+// triggers, in the transaction of the change that they are about.
 package chain
 
 import (
@@ -12,21 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
-	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
-
-// Append appends an entry about something that is not an event of a run, and returns its number.
-func Append(ctx context.Context, st *store.Store, e ledger.Entry, details any) (int64, error) {
-	raw, err := json.Marshal(details)
-	if err != nil {
-		return 0, err
-	}
-	seq, err := st.Queries().AppendLedger(ctx, db.AppendLedgerParams{
-		Actor: string(e.Actor), Name: rowconv.Text(telemetry.Redact(e.Name)), Action: e.Action, Object: rowconv.Text(telemetry.Redact(e.Object)),
-		RunID: e.RunID, Details: rowconv.Text(telemetry.Redact(string(raw))),
-	})
-	return seq, dberr.Explain(err, "append to the ledger")
-}
 
 // Filter selects entries. Its zero value selects all.
 type Filter struct {

@@ -324,6 +324,23 @@ func (q *Queries) SaveGateReview(ctx context.Context, arg SaveGateReviewParams) 
 	return i, err
 }
 
+const saveGateSettings = `-- name: SaveGateSettings :exec
+INSERT INTO orchestrator_gate_settings AS s (digest, settings) VALUES ($1, $2::jsonb)
+ON CONFLICT (one) DO UPDATE SET digest = excluded.digest, settings = excluded.settings, changed_at = clock_timestamp()
+WHERE s.digest <> excluded.digest
+`
+
+type SaveGateSettingsParams struct {
+	Digest   string
+	Settings json.RawMessage
+}
+
+// The row changes, and the ledger gets an entry, only if the settings differ from those that were stored last.
+func (q *Queries) SaveGateSettings(ctx context.Context, arg SaveGateSettingsParams) error {
+	_, err := q.db.Exec(ctx, saveGateSettings, arg.Digest, arg.Settings)
+	return err
+}
+
 const saveGateVerdict = `-- name: SaveGateVerdict :one
 WITH added AS (
     INSERT INTO orchestrator_gate_verdicts (run_id, execution_id, stage, step, author, subject, from_tree, tree, policies, policy,

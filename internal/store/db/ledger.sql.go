@@ -10,31 +10,14 @@ import (
 	"time"
 )
 
-const appendLedger = `-- name: AppendLedger :one
-SELECT rgpt_ledger_append($1::text, $2::text, $3::text, $4::text, $5::bigint, $6::text)::bigint AS seq
+const actAs = `-- name: ActAs :exec
+SELECT set_config('rgpt.by', $1::text, true)
 `
 
-type AppendLedgerParams struct {
-	Actor   string
-	Name    string
-	Action  string
-	Object  string
-	RunID   int64
-	Details string
-}
-
-func (q *Queries) AppendLedger(ctx context.Context, arg AppendLedgerParams) (int64, error) {
-	row := q.db.QueryRow(ctx, appendLedger,
-		arg.Actor,
-		arg.Name,
-		arg.Action,
-		arg.Object,
-		arg.RunID,
-		arg.Details,
-	)
-	var seq int64
-	err := row.Scan(&seq)
-	return seq, err
+// Tells the triggers of the ledger who changes something that has no column for it, in this transaction.
+func (q *Queries) ActAs(ctx context.Context, name string) error {
+	_, err := q.db.Exec(ctx, actAs, name)
+	return err
 }
 
 const checkpoints = `-- name: Checkpoints :many

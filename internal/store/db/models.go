@@ -497,6 +497,13 @@ type OrchestratorBudgetHold struct {
 	CreatedAt time.Time
 }
 
+type OrchestratorGateSetting struct {
+	One       bool
+	Digest    string
+	Settings  json.RawMessage
+	ChangedAt time.Time
+}
+
 type OrchestratorMessageDelivery struct {
 	RunID       int64
 	Seq         int64

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // maxReason is the maximum length of a reason in bytes.
@@ -61,7 +62,7 @@ func (s *Store) Add(ctx context.Context, e Entry, most int) (Entry, error) {
 	var row db.Quarantine
 	err := s.adding(ctx, e.Repo, func(q *db.Queries) (err error) {
 		row, err = q.AddQuarantine(ctx, db.AddQuarantineParams{
-			Repo: rowconv.Text(e.Repo), Name: e.Test, CheckID: e.Check, Reason: e.Reason, CreatedBy: rowconv.Text(e.CreatedBy), ExpiresAt: e.ExpiresAt, Most: int32(most),
+			Repo: rowconv.Text(e.Repo), Name: e.Test, CheckID: e.Check, Reason: telemetry.Redact(e.Reason), CreatedBy: rowconv.Text(telemetry.Redact(e.CreatedBy)), ExpiresAt: e.ExpiresAt, Most: int32(most),
 		})
 		return err
 	})

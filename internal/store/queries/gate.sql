@@ -51,6 +51,12 @@ WHERE run_id = @run_id AND kind = @kind AND status = 'granted' AND subject = @su
 -- name: SaveGatePolicies :exec
 INSERT INTO orchestrator_gate_policies (digest, files) VALUES (@digest, @files::jsonb) ON CONFLICT DO NOTHING;
 
+-- name: SaveGateSettings :exec
+-- The row changes, and the ledger gets an entry, only if the settings differ from those that were stored last.
+INSERT INTO orchestrator_gate_settings AS s (digest, settings) VALUES (@digest, @settings::jsonb)
+ON CONFLICT (one) DO UPDATE SET digest = excluded.digest, settings = excluded.settings, changed_at = clock_timestamp()
+WHERE s.digest <> excluded.digest;
+
 -- name: GatePolicies :one
 SELECT files FROM orchestrator_gate_policies WHERE digest = @digest;
 

@@ -1,5 +1,6 @@
--- name: AppendLedger :one
-SELECT rgpt_ledger_append(@actor::text, @name::text, @action::text, @object::text, @run_id::bigint, @details::text)::bigint AS seq;
+-- name: ActAs :exec
+-- Tells the triggers of the ledger who changes something that has no column for it, in this transaction.
+SELECT set_config('rgpt.by', @name::text, true);
 
 -- name: LedgerEntries :many
 -- Entries after a number, in order. Without filters, so that every plan of it is a scan of the index.

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // Kind is a kind of data that a clean-up deletes.
@@ -215,7 +216,7 @@ func holdOf(h db.Hold) Hold {
 // stays as it is and is returned. It returns ErrNotFound if the run does not exist.
 func (r *Rows) Hold(ctx context.Context, runID int64, reason, by string) (h Hold, err error) {
 	err = r.locked(ctx, runID, func(q *db.Queries) error {
-		row, err := q.AddHold(ctx, db.AddHoldParams{RunID: runID, Reason: rowconv.Text(reason), HeldBy: rowconv.Text(by)})
+		row, err := q.AddHold(ctx, db.AddHoldParams{RunID: runID, Reason: rowconv.Text(telemetry.Redact(reason)), HeldBy: rowconv.Text(telemetry.Redact(by))})
 		h = holdOf(row)
 		return err
 	})
@@ -224,7 +225,7 @@ func (r *Rows) Hold(ctx context.Context, runID int64, reason, by string) (h Hold
 
 // Release ends the hold of a run, or returns ErrNotFound if there is none.
 func (r *Rows) Release(ctx context.Context, runID int64, by string) (Hold, error) {
-	rows, err := r.q.ReleaseHold(ctx, db.ReleaseHoldParams{RunID: runID, ReleasedBy: rowconv.Text(by)})
+	rows, err := r.q.ReleaseHold(ctx, db.ReleaseHoldParams{RunID: runID, ReleasedBy: rowconv.Text(telemetry.Redact(by))})
 	if err != nil {
 		return Hold{}, dberr.Explain(err, "release the hold of run %d", runID)
 	}
@@ -261,7 +262,7 @@ func (r *Rows) Begin(ctx context.Context, origin, by string, policy any) (int64,
 	if err != nil {
 		return 0, err
 	}
-	id, err := r.q.BeginCleanup(ctx, db.BeginCleanupParams{Origin: origin, AskedBy: rowconv.Text(by), Policy: doc})
+	id, err := r.q.BeginCleanup(ctx, db.BeginCleanupParams{Origin: origin, AskedBy: rowconv.Text(telemetry.Redact(by)), Policy: doc})
 	return id, dberr.Explain(err, "record a clean-up")
 }
 

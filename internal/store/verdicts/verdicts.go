@@ -4,6 +4,8 @@ package verdicts
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 
@@ -218,6 +220,20 @@ func SavePolicies(ctx context.Context, st *store.Store, digest string, files map
 		return err
 	}
 	return dberr.Explain(st.Queries().SaveGatePolicies(ctx, db.SaveGatePoliciesParams{Digest: digest, Files: doc}), "store the policies %s", digest)
+}
+
+// SaveSettings stores the settings of the policy gate that apply to new runs, values by key. If they differ
+// from those that were stored last, the ledger gets an entry. Several servers with the same settings make
+// one.
+func SaveSettings(ctx context.Context, st *store.Store, settings map[string]any) error {
+	doc, err := rowconv.Encode(settings)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(doc)
+	return dberr.Explain(st.Queries().SaveGateSettings(ctx, db.SaveGateSettingsParams{
+		Digest: "sha256:" + hex.EncodeToString(sum[:]), Settings: doc,
+	}), "store the settings of the policy gate")
 }
 
 // Policies returns policies that SavePolicies stored.

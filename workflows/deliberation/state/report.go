@@ -18,6 +18,7 @@ type outbox struct {
 	said     []contract.Message
 	cast     []contract.Vote
 	errs     []contract.Error
+	commands []contract.EventDraft // see AddCommand
 	events   []contract.EventDraft
 	reports  []*contract.DeliberationReport
 }
@@ -40,6 +41,13 @@ func (c *State) AddEvent(kind contract.EventType, payload map[string]any) {
 	c.RowStale = true
 }
 
+// AddCommand adds an event about a command to the outbox. It is written with the next record. Most commands
+// cause one, and so does the end; a command alone does not, as in earlier histories.
+func (c *State) AddCommand(kind contract.EventType, payload map[string]any) {
+	payload["pipeline_id"] = c.Input.PipelineID
+	c.commands = append(c.commands, contract.EventDraft{Type: kind, Payload: payload})
+}
+
 // HasUnwritten reports whether anything must still be written.
 func (c *State) HasUnwritten() bool {
 	return c.RowStale || len(c.entries)+len(c.said)+len(c.cast)+len(c.errs)+len(c.events)+len(c.reports) > 0
@@ -54,11 +62,13 @@ func (c *State) NextRecord(seq int64, now time.Time) contract.PipelineRecord {
 		rec.Change.Report, c.reports = c.reports[0], c.reports[1:]
 		room -= reportBytes
 	}
+	commands, room := cut(&c.commands, room)
 	rec.Entries, room = cut(&c.entries, room)
 	rec.Messages, room = cut(&c.said, room)
 	rec.Votes, room = cut(&c.cast, room)
 	rec.Errors, room = cut(&c.errs, room)
 	rec.Events, _ = cut(&c.events, room)
+	rec.Events = append(commands, rec.Events...)
 	c.RowStale, c.SettingsStale = false, false
 	return rec
 }
