@@ -13,7 +13,8 @@ type Dependency struct {
 	// names; "": none is named.
 	Version string
 	Exact   bool
-	// Source is the URL from which a lock file fetches it; "": its registry.
+	// Source is the URL from which a lock file fetches it, or of the registry that a setting of the
+	// repository names for it; "": neither names one.
 	Source string
 
 	Status Status

@@ -213,9 +213,9 @@ func (c *Client) refuse(k key, d change.Dependency) (status change.Status, reaso
 	return "", ""
 }
 
-// isPrivate reports whether a name must not be sent.
+// isPrivate reports whether a name must not be sent, in whatever case it is written.
 func (c *Client) isPrivate(name string) bool {
-	return module.MatchPrefixPatterns(c.private, name) || module.MatchPrefixPatterns(strings.ToLower(c.private), strings.ToLower(name))
+	return module.MatchPrefixPatterns(strings.ToLower(c.private), strings.ToLower(name))
 }
 
 func onHost(source string, base *url.URL) bool {

@@ -239,6 +239,27 @@ func TestPackagesOfOtherRegistriesAndOfTheRepositoryAreNotAskedAbout(t *testing.
 	require.Zero(t, r.count())
 }
 
+func TestPackagesOfAPrivateRegistryOfNPMAreNotAskedAbout(t *testing.T) {
+	t.Parallel()
+	r := serve(t, everywhere())
+	c := client(t, settings(r.URL))
+	for rc, asked := range map[string]int{
+		"@acme:registry=https://npm.corp.example/\n": 0, " registry = ${REGISTRY}\n": 0, "registry=https://npm.corp.example\n@acme:registry=" + r.URL + "/npm/\n": 1,
+		"@other:registry=https://npm.corp.example/\n": 1, "# registry\n": 1,
+	} {
+		for _, at := range []string{".npmrc", "web/.npmrc"} {
+			c, before := client(t, settings(r.URL)), r.count()
+			ch := gatetest.Between(gatetest.Tree{at: rc}, gatetest.Tree{at: rc, "web/package.json": `{"dependencies":{"@acme/x":"1.2.3"}}`})
+			require.NoError(t, c.Lookup(t.Context(), &ch))
+			require.Len(t, ch.Dependencies, 1)
+			require.Equal(t, asked, r.count()-before, rc)
+			require.Equal(t, asked == 1, ch.Dependencies[0].Status == change.StatusFound, rc)
+		}
+	}
+	found := lookup(t, c, "package.json", `{"dependencies":{"@acme/x":"1.2.3"}}`)
+	require.Equal(t, change.StatusFound, found[0].Status)
+}
+
 func TestHostileNamesChangeNeitherHostNorPath(t *testing.T) {
 	t.Parallel()
 	r := serve(t, everywhere())

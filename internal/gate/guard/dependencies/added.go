@@ -21,7 +21,7 @@ const (
 )
 
 // Added returns the versions of packages that a change adds to manifests and lock files, or changes to:
-// manifests first, each version once. What is not fetched from a registry, such as a path, is left out.
+// manifests first, each version once, with the source that a lock file or .npmrc names. What is not fetched from a registry, such as a path, is left out.
 // The repository's own packages have StatusLocal, others no status.
 func Added(ctx context.Context, c change.Change) ([]change.Dependency, error) {
 	a := &adding{versions{index: map[[3]string]int{}}, versions{index: map[[3]string]int{}}}
@@ -47,7 +47,13 @@ func Added(ctx context.Context, c change.Change) ([]change.Dependency, error) {
 	if err != nil {
 		return nil, err
 	}
+	npm := npmRegistries{c.Tree, map[string]map[string]string{}}
 	for i, d := range all {
+		if d.Ecosystem == string(NPM) && d.Source == "" {
+			if all[i].Source, err = npm.of(ctx, d.Path, d.Name); err != nil {
+				return nil, err
+			}
+		}
 		if file, ok := own[[2]string{d.Ecosystem, normal(Ecosystem(d.Ecosystem), d.Name)}]; ok && d.Source == "" {
 			all[i].Status, all[i].Reason = change.StatusLocal, file
 		}

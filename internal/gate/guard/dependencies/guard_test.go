@@ -228,6 +228,9 @@ func FuzzJudge(f *testing.F) {
 		if _, err := dependencies.Guard.Judge(context.Background(), c); err != nil {
 			t.Fatal(err)
 		}
+		if _, err := dependencies.Added(context.Background(), c); err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 

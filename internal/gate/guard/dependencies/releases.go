@@ -1,6 +1,7 @@
 package dependencies
 
 import (
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -68,14 +69,15 @@ func (r *report) released(d change.Dependency, asked time.Time, minAge time.Dura
 func (r *report) age(d change.Dependency, what string, asked time.Time, minAge time.Duration) {
 	young := func(at time.Time) bool { return !at.IsZero() && asked.Sub(at) < minAge }
 	const format = "2006-01-02 15:04 UTC"
+	least := strings.Replace(strings.Replace(minAge.String(), "m0s", "m", 1), "h0m", "h", 1) // 72h0m0s is 72h
 	switch {
 	case minAge <= 0:
 	case young(d.First):
 		r.add(RuleYoung, contract.SeverityMajor, d.Name, "the package %s of %s first appeared on %s, less than %s ago (gate.dependencies.min_age): "+
-			"check that it is the intended one, or wait", d.Name, d.Ecosystem, d.First.UTC().Format(format), minAge.String())
+			"check that it is the intended one, or wait", d.Name, d.Ecosystem, d.First.UTC().Format(format), least)
 	case young(d.Published):
 		r.add(RuleYoung, contract.SeverityMajor, d.Name, "%s of %s was published on %s, less than %s ago (gate.dependencies.min_age): "+
-			"use an older version, or wait", what, d.Ecosystem, d.Published.UTC().Format(format), minAge.String())
+			"use an older version, or wait", what, d.Ecosystem, d.Published.UTC().Format(format), least)
 	case d.Published.IsZero() && (d.Exact || d.First.IsZero()):
 		r.add(RuleAgeUnknown, contract.SeverityMedium, d.Name, "the registry of %s does not say when %s was published: check it", d.Ecosystem, what)
 	}

@@ -53,6 +53,14 @@ func TestAVersionOrPackageThatIsTooYoungIsFound(t *testing.T) {
 		d := change.Dependency{Version: "1.2.3", Exact: true, Status: change.StatusFound, Published: c.published, First: c.first}
 		require.Equal(t, c.want, told(t, d, c.minAge), name)
 	}
+	for minAge, says := range map[time.Duration]string{72 * time.Hour: "72h ago", 10 * time.Hour: "10h ago", 90 * time.Minute: "1h30m ago", 30 * time.Minute: "30m ago", 30 * time.Second: "30s ago"} {
+		c := gatetest.Between(gatetest.Tree{}, gatetest.Tree{"go.mod": "module a\n"})
+		c.Asked, c.Limits.MinAge = asked, minAge
+		c.Dependencies = []change.Dependency{{Path: "go.mod", Ecosystem: "Go", Name: "b.org/c", Version: "v1.0.0", Exact: true, Status: change.StatusFound, Published: asked, First: before(day * 99)}}
+		found, err := dependencies.Guard.Judge(t.Context(), c)
+		require.NoError(t, err)
+		require.Contains(t, found[0].Message, "b.org/c v1.0.0 of Go was published on 2026-11-26 12:00 UTC, less than "+says)
+	}
 	someRange := change.Dependency{Version: "1", Status: change.StatusFound, First: before(20 * day)}
 	require.Empty(t, told(t, someRange, 3*day), "a range has no version of its own")
 }
