@@ -24,9 +24,9 @@ import (
 func newLedger(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ledger", Short: "Show and verify the audit ledger",
-		Long: `The audit ledger says who did what: people, agents with their models, and the system. Entries form a
-chain of hashes, so verify finds any that was edited, deleted, inserted or moved. docs/LEDGER.md
-describes it.`,
+		Long: `The audit ledger says who did what: people, clients, agents with their models, and the system. It
+contains every command that changes something in the database. Entries form a chain of hashes, so verify
+finds any that was edited, deleted, inserted or moved. docs/LEDGER.md describes it.`,
 	}
 	cmd.AddCommand(newLedgerShow(a))
 	cmd.AddCommand(local(newLedgerVerify(a), newLedgerExport(a), newLedgerCheckpoint(a))...)

@@ -272,6 +272,18 @@ func (f *deliberationFixture) events(pipeline int64) []contract.EventType {
 	return out
 }
 
+// commanded returns the recorded commands: to which pipeline, which and by whom.
+func (f *deliberationFixture) commanded() (out []string) {
+	for _, rec := range f.records {
+		for _, e := range rec.Events {
+			if said, ok := e.Payload.(map[string]any); ok && e.Type == contract.EventPipelineCommanded {
+				out = append(out, fmt.Sprint(rec.PipelineID, " ", said["command"], " by ", said["by"]))
+			}
+		}
+	}
+	return out
+}
+
 // statuses returns the statuses that a pipeline passed through.
 func (f *deliberationFixture) statuses(pipeline int64) []contract.PipelineStatus {
 	var out []contract.PipelineStatus

@@ -717,6 +717,42 @@ func TestAStopWhileItIsRecoveredStopsTheRecovery(t *testing.T) {
 	require.True(t, stop.ack.Applied)
 	require.ErrorContains(t, late.err, "recovered by pipeline 8")
 	require.Equal(t, contract.PipelineOrchestrationFailed, f.last(7).Status)
+	require.Equal(t, []string{"7 stop by me"}, f.commanded(), "not by the recovery, too, which got it from the pipeline")
+}
+
+func TestASwitchDuringARecoveryIsRecordedAtOnceByItsReceiver(t *testing.T) {
+	t.Parallel()
+	f := newDeliberationFixture(t)
+	f.untilRecovered(8)
+	var at time.Time
+	f.after(5*time.Second, func() {
+		models := map[contract.Agent]contract.ModelChoice{contract.AgentAlpha: {Provider: "p", Model: "other"}}
+		f.command(contract.UpdateSwitchModel, contract.PipelineCommand{ID: "m", By: "me", Models: models})
+	})
+	f.after(6*time.Second, func() {
+		require.Equal(t, 1, count(f.events(7), contract.EventModelsSwitched))
+		at = f.env.Now()
+		f.command(contract.UpdateStop, contract.PipelineCommand{ID: "s", By: "me"})
+	})
+	f.deliberate(attempts(1))
+	require.False(t, at.IsZero())
+	require.Zero(t, count(f.events(8), contract.EventModelsSwitched), "the recovery got it from the pipeline")
+}
+
+func TestEveryAcceptedCommandIsRecordedOnceWithItsSender(t *testing.T) {
+	t.Parallel()
+	f := newDeliberationFixture(t)
+	f.always = func(contract.ThinkInput) []contract.Move { return []contract.Move{deliberationtest.Sends("", "hm")} }
+	f.after(time.Second, func() {
+		for range 2 { // the second is a repeat
+			f.command(contract.UpdateFailureContext, contract.PipelineCommand{ID: "f", By: "ann", Context: "the network is slow"})
+		}
+		f.command(contract.UpdateRevoke, contract.PipelineCommand{ID: "r", By: "bob", Member: contract.Gamma}) // refused: not active
+		f.command(contract.UpdateContinue, contract.PipelineCommand{ID: "c", By: contract.ByAPI})
+		f.command(contract.UpdateStop, contract.PipelineCommand{ID: "s"})
+	})
+	f.deliberate(func(in *contract.DeliberationInput) { in.Settings.AutoContinue = false })
+	require.Equal(t, []string{"7 failure_context by ann", "7 continue by api", "7 stop by "}, f.commanded())
 }
 
 // untilRecovered makes attempts of a pipeline fail, until the one with an id takes a

@@ -91,7 +91,7 @@ func TestASpawnedPipelineHasItsInputsAndItsEvent(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, events, 1)
 	require.Equal(t, contract.EventPipelineSpawned, events[0].Type)
-	require.JSONEq(t, fmt.Sprintf(`{"pipeline_id": %d, "objective": "Choose a cache\nfor sessions", "auto_continue": true, "mode": "local", "status": "SPAWNED", "attempt": 1}`, p.ID),
+	require.JSONEq(t, fmt.Sprintf(`{"pipeline_id": %d, "objective": "Choose a cache\nfor sessions", "auto_continue": true, "mode": "local", "status": "SPAWNED", "attempt": 1, "by": ""}`, p.ID),
 		string(events[0].Payload))
 	status, _, ended := b.account(t, p.RunID)
 	require.Equal(t, "pending", status)

@@ -80,7 +80,7 @@ func (d *deliberation) recordCommand(ctx workflow.Context, name string, c contra
 	if name == contract.UpdateSwitchModel {
 		return
 	}
-	payload := map[string]any{"command": name, "by": c.By, "reason": fault.Clip(c.Reason, contract.TextHead)}
+	payload := map[string]any{"command": name, "by": c.By, "reason": fault.Clip(c.Reason, contract.TextHead), "text": name + " " + whoAndWhy(c)}
 	if c.Member != "" {
 		payload["member"] = c.Member
 	}
