@@ -43,7 +43,11 @@ func Added(ctx context.Context, c change.Change) ([]change.Dependency, error) {
 	if len(all) == 0 || c.Tree == nil {
 		return all, nil
 	}
-	own, err := ownPackages(ctx, c.Tree)
+	added := map[Ecosystem]bool{}
+	for _, d := range all {
+		added[Ecosystem(d.Ecosystem)] = true
+	}
+	own, err := ownPackages(ctx, c.Tree, added)
 	if err != nil {
 		return nil, err
 	}
@@ -226,16 +230,17 @@ func SameVersion(e Ecosystem, a, b string) bool {
 // StandardRegistry reports whether a URL is in one of the registries that package managers use by default.
 func StandardRegistry(source string) bool { return standardRegistry(source) }
 
-// ownPackages returns the packages that are parts of a repository, with the files that declare them.
-func ownPackages(ctx context.Context, tree change.Tree) (map[[2]string]string, error) {
+// ownPackages returns the packages of ecosystems that are parts of a repository, with the files that
+// declare them.
+func ownPackages(ctx context.Context, tree change.Tree, of map[Ecosystem]bool) (map[[2]string]string, error) {
 	paths, err := tree.Paths(ctx)
 	if err != nil {
 		return nil, err
 	}
 	own, count := map[[2]string]string{}, 0
 	for _, p := range paths {
-		read := ownName[path.Base(p)]
-		if read == nil || strings.Contains("/"+p, "/node_modules/") || strings.Contains("/"+p, "/vendor/") {
+		read, known := ownName[path.Base(p)]
+		if !known || !of[read.of] || strings.Contains("/"+p, "/node_modules/") || strings.Contains("/"+p, "/vendor/") {
 			continue
 		}
 		if count++; count > maxOwnFiles {
@@ -248,24 +253,27 @@ func ownPackages(ctx context.Context, tree change.Tree) (map[[2]string]string, e
 		if !ok {
 			continue
 		}
-		if e, name := read(content); name != "" {
-			own[[2]string{string(e), normal(e, name)}] = p
+		if name := read.name(content); name != "" {
+			own[[2]string{string(read.of), normal(read.of, name)}] = p
 		}
 	}
 	return own, nil
 }
 
 // ownName reads the name of the package that a manifest declares.
-var ownName = map[string]func([]byte) (Ecosystem, string){
-	"go.mod": func(content []byte) (Ecosystem, string) { return Go, modfile.ModulePath(content) },
-	"package.json": func(content []byte) (Ecosystem, string) {
+var ownName = map[string]struct {
+	of   Ecosystem
+	name func(content []byte) string
+}{
+	"go.mod": {Go, modfile.ModulePath},
+	"package.json": {NPM, func(content []byte) string {
 		var doc struct {
 			Name string `json:"name"`
 		}
 		_ = json.Unmarshal(content, &doc) // a package without a name is only used by itself
-		return NPM, doc.Name
-	},
-	"pom.xml": func(content []byte) (Ecosystem, string) {
+		return doc.Name
+	}},
+	"pom.xml": {Maven, func(content []byte) string {
 		var doc struct {
 			Group    string `xml:"groupId"`
 			Artifact string `xml:"artifactId"`
@@ -274,11 +282,11 @@ var ownName = map[string]func([]byte) (Ecosystem, string){
 			} `xml:"parent"`
 		}
 		if xml.Unmarshal(content, &doc) != nil || doc.Artifact == "" {
-			return Maven, ""
+			return ""
 		}
 		if doc.Group == "" {
 			doc.Group = doc.Parent.Group
 		}
-		return Maven, doc.Group + ":" + doc.Artifact
-	},
+		return doc.Group + ":" + doc.Artifact
+	}},
 }
