@@ -199,6 +199,10 @@ var endings = []ending{
 		steer: []string{approveAs + " ann"}, when: contract.StatusWaitingForApproval,
 	},
 	{
+		name: "approved-before", scenario: quick, args: []string{"--approve-release"},
+		steer: []string{"approve"}, when: contract.StatusWaitingForApproval, again: []string{"replay", "--phase", "tester"},
+	},
+	{
 		name: "relabelled", scenario: quick, args: []string{"--approve-release"},
 		steer: []string{"label add RUN rgpt:needs-approval", approveAs + " ann"}, when: contract.StatusWaitingForApproval,
 	},
