@@ -45,7 +45,11 @@ func (a *Activities) JudgeChange(ctx context.Context, in contract.GateInput) (co
 	if errors.Is(err, errLookups) {
 		return contract.GateVerdict{Cold: true}, nil
 	}
-	return slim(v, run.Settings.Gate.Approver), err
+	out := slim(v, run.Settings.Gate.Approver)
+	if err == nil && in.Stage == contract.GateRelease {
+		out.ApprovedBy, err = verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject)
+	}
+	return out, err
 }
 
 // verdict returns the stored verdict, or judges the change: for the first time, or because the policies
@@ -364,13 +368,13 @@ func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.
 	case err != nil:
 		return err
 	case v.Decision == contract.GateAllow:
-		return ownApproval(run, in, in.ApprovedBy, run.Settings.Gate.Approver, v.ID)
+		return a.ownApproval(ctx, run, in, in.ApprovedBy, run.Settings.Gate.Approver, v.ID)
 	case v.Decision == contract.GateDeny:
 		return fault.New(contract.ClassSafety, contract.CodeDenied, "the policy gate denied the release of run %d (verdict %d); nothing was released", run.ID, v.ID)
 	}
 	by, err := verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject)
 	if err == nil {
-		err = ownApproval(run, in, by, approverOf(v, run.Settings.Gate.Approver), v.ID)
+		err = a.ownApproval(ctx, run, in, by, approverOf(v, run.Settings.Gate.Approver), v.ID)
 	}
 	if err == nil && contract.Nameless(by) {
 		err = fault.New(contract.ClassHuman, contract.CodeRejected,
@@ -381,11 +385,15 @@ func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.
 
 // ownApproval returns an error if an author of the change approved its release where that is restricted to
 // others.
-func ownApproval(run store.Run, in contract.ReleaseInput, by, approver string, verdict int64) error {
+func (a *Activities) ownApproval(ctx context.Context, run store.Run, in contract.ReleaseInput, by, approver string, verdict int64) error {
 	if approver != contract.ApproverNotAuthor || by == "" {
 		return nil
 	}
-	for _, author := range slices.Concat(in.Authors, run.Settings.AuthorsBefore()) {
+	stored, err := verdicts.Authors(ctx, a.Store, run)
+	if err != nil {
+		return err
+	}
+	for _, author := range slices.Concat(in.Authors, stored) {
 		if contract.SamePerson(author, by) {
 			return fault.New(contract.ClassHuman, contract.CodeRejected,
 				"the release of run %d needs the approval of a person who is not an author of its change, and %s is one (verdict %d); nothing was released", run.ID, by, verdict)

@@ -126,6 +126,9 @@ func TestAReleaseThatNeedsApprovalIsMadeOnlyIfAPersonApprovedExactlyThis(t *test
 	approve("ann", verdict.Subject)
 	_, failure = do[contract.ReleaseResult](h, h.Release, release)
 	require.Nil(t, failure)
+	again, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, "ann", again.ApprovedBy, "a repeat of the run need not ask again")
 }
 
 func TestAnAuthorsApprovalDoesNotReleaseIfThePolicyWantsAnother(t *testing.T) {

@@ -152,7 +152,9 @@ type GateVerdict struct {
 	Total   int          `json:"total,omitempty"`
 	// Approver restricts the approvers of the change: ApproverNotAuthor; empty: anyone with a name.
 	Approver string `json:"approver,omitempty"`
-	Cold     bool   `json:"cold,omitempty"`
+	// ApprovedBy is the person who has approved the release of exactly this before; empty: nobody.
+	ApprovedBy string `json:"approved_by,omitempty"`
+	Cold       bool   `json:"cold,omitempty"`
 }
 
 // MaxGateReasons is the maximum number of reasons of a verdict in a history.

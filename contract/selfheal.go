@@ -273,4 +273,7 @@ type ReplaySpec struct {
 	Open   []int        `json:"open,omitempty"` // applied heals whose result was not recorded
 	By     string       `json:"by,omitempty"`
 	Reason string       `json:"reason,omitempty"`
+	// Authors are those of the change so far. The repeated workflow forgets those that it noted after the phase
+	// began.
+	Authors []string `json:"authors,omitempty"`
 }

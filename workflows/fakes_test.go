@@ -67,7 +67,8 @@ type runFixture struct {
 	due         func(contract.GateInput) contract.ReviewDue // of runs with reviews
 	review      func(contract.ReviewInput) (contract.ReviewResult, *fault.Error)
 	reviews     []contract.ReviewInput
-	unanswered  [][]string // of calls to finish that were refused
+	unanswered  [][]string           // of calls to finish that were refused
+	replays     *contract.ReplaySpec // of the builder
 }
 
 func newRunFixture(t *testing.T) *runFixture {
@@ -312,6 +313,9 @@ func (w *runFixture) record(ctx context.Context, rec contract.Record) (contract.
 		w.begun[attempts]++
 		out.Execution = contract.ExecutionRef{
 			ID: int64(len(w.records)), RunID: rec.RunID, Phase: b.Phase, Step: b.Step, Agent: b.Agent, Attempt: w.begun[attempts],
+		}
+		if b.Phase == contract.PhaseBuilder && b.Step == "" {
+			out.Replay = w.replays
 		}
 	}
 	w.written[key] = out

@@ -320,3 +320,79 @@ func TestAnApprovalCountsOnlyForTheSubjectThatItNames(t *testing.T) {
 	require.NoError(t, right.err)
 	require.Equal(t, "bob", w.released.ApprovedBy)
 }
+
+// asksForAnother is a gate that wants the approval of a person who is not an author.
+func asksForAnother(in contract.GateInput) contract.GateVerdict {
+	if in.Stage != contract.GateRelease {
+		return allowed(in)
+	}
+	v := verdictOn(in, contract.GateNeedsApproval, "workflow")
+	v.Approver = contract.ApproverNotAuthor
+	return v
+}
+
+func TestAReplayDoesNotForgetTheAuthorsOfTheChange(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.gate, w.replays = asksForAnother, &contract.ReplaySpec{Authors: []string{"bob"}}
+	var own *answer
+	w.after(time.Minute, func() {
+		own = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "Bob"})
+		w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "cara"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+	require.ErrorContains(t, own.err, "not an author of the change")
+	require.Equal(t, "cara", w.released.ApprovedBy)
+}
+
+func TestWhoseCommentOnABranchIsCarriedOutIsAnAuthor(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.gate = asksForAnother
+	var own *answer
+	w.after(time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "bob"}) })
+	w.after(time.Hour, func() {
+		w.check(contract.CheckMessage{ID: "b", Kind: contract.CheckComment, Name: "x.go:3", Details: "rename it", Commit: "c0ffee", By: "bob"})
+	})
+	w.after(90*time.Minute, func() {
+		own = w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "bob"})
+		w.update(contract.UpdateApprove, contract.Command{ID: "3", By: "cara"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching, gated).Status)
+	require.ErrorContains(t, own.err, "not an author of the change")
+	require.Equal(t, "cara", w.released.ApprovedBy)
+	require.Len(t, w.commits, 2)
+}
+
+func TestWhoApprovedExactlyThisBeforeIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		by    string
+		asked int
+		gate  func(contract.GateInput) contract.GateVerdict
+	}{
+		"a person":        {by: "ann", gate: asksForAnother},
+		"an author":       {by: "Bob", asked: 1, gate: asksForAnother},
+		"without a name":  {by: contract.ByAPI, asked: 1, gate: asksForAnother},
+		"nobody needs to": {by: contract.ByAPI, gate: allowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRunFixture(t)
+			w.gate = func(in contract.GateInput) contract.GateVerdict {
+				v := c.gate(in)
+				if in.Stage == contract.GateRelease {
+					v.ApprovedBy = c.by
+				}
+				return v
+			}
+			w.after(10*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "cara"}) })
+			result := w.orchestrate(t, gated, func(s *contract.Settings) { s.CreatedBy, s.ApproveRelease = "bob", true })
+			require.Equal(t, contract.StatusDone, result.Status)
+			require.Equal(t, c.asked, count(w.events(), contract.EventApprovalRequested))
+			if c.asked == 0 {
+				require.Equal(t, c.by, w.released.ApprovedBy)
+			}
+		})
+	}
+}

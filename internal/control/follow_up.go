@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/followups"
+	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -98,7 +99,9 @@ func (r *Runs) FollowUp(ctx context.Context, f FollowUp) (Created, error) {
 	}
 	prepared.GoalTitle, prepared.GoalDescription, prepared.RequestDigest = title, description, digest
 	prepared.Settings.FollowUp, prepared.EarlierWork = chain, work
-	prepared.Settings.Authors = old.Settings.AuthorsBefore()
+	if prepared.Settings.Authors, err = verdicts.Authors(ctx, r.Store, old); err != nil {
+		return out, err
+	}
 	prepared.Settings.Repo.Branch = chain.Branch
 	if prepared.Settings.Pictures, err = r.storePictures(ctx, f.Pictures); err != nil {
 		return out, err

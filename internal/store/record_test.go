@@ -444,7 +444,24 @@ func TestAnApprovalIsKeptForEachSubject(t *testing.T) {
 	write(map[string]string{"status": "expired"}) // as earlier versions write it
 	require.Equal(t, []string{"a granted ann a", "b expired  ", "c granted bob c as edited"}, sorted(rows()))
 	ask("a")
-	require.Contains(t, rows(), "a pending  ", "who is asked about the same again must answer again")
+	again := sorted(rows())
+	require.Contains(t, again, "a granted ann a", "what a person answered is kept")
+	require.Contains(t, again, "a pending  ", "and the same is asked about again")
+	require.Len(t, again, 4)
+	approver := func() string {
+		by, err := verdicts.ApprovedBy(t.Context(), b.Store, b.First.ID, "a")
+		require.NoError(t, err)
+		return by
+	}
+	require.Equal(t, "ann", approver(), "until there is another answer")
+	ask("a")
+	require.Equal(t, again, sorted(rows()), "an unanswered question is opened again")
+	write(map[string]string{"status": "rejected", "by": "cid", "subject": "a"})
+	require.Empty(t, approver(), "the last answer counts")
+	ask("a")
+	write(map[string]string{"status": "granted", "by": "dan", "subject": "a"})
+	require.Equal(t, "dan", approver())
+	require.Equal(t, []string{"a granted ann a", "a granted dan a", "a rejected cid "}, sorted(rows())[:3], "who answered what is kept")
 }
 
 func sorted(list []string) []string {

@@ -190,6 +190,26 @@ var endings = []ending{
 		name: "reviewed", scenario: reviewed,
 		args: []string{"--set", "gate.review=on", "--set", "models.fallback=[{provider: scripted, model: safer}]"},
 	},
+	{
+		name: "approval-reminded", scenario: quick,
+		args: []string{"--approve-release", "--set", "execution.approval.wait=4s", "--set", "execution.approval.reminders=[{after: 1s, to: [page]}, {before: 1s, to: [page], escalate: true}]"},
+	},
+	{
+		name: "not-author", scenario: quick, args: []string{"--approve-release", "--set", "gate.approver=not_author"},
+		steer: []string{approveAs + " ann"}, when: contract.StatusWaitingForApproval,
+	},
+	{
+		name: "approved-before", scenario: quick, args: []string{"--approve-release"},
+		steer: []string{"approve"}, when: contract.StatusWaitingForApproval, again: []string{"replay", "--phase", "tester"},
+	},
+	{
+		name: "relabelled", scenario: quick, args: []string{"--approve-release"},
+		steer: []string{"label add RUN rgpt:needs-approval", approveAs + " ann"}, when: contract.StatusWaitingForApproval,
+	},
+	{
+		name: "blocked-by-label", scenario: quick, args: []string{"--approve-release"},
+		steer: []string{"label add RUN rgpt:blocked"}, when: contract.StatusWaitingForApproval,
+	},
 	{name: "set-up", scenario: quick, args: []string{"--set", "environment.setup=[mkdir -p node_modules/found]"}},
 	{name: "set-up-by-agent", scenario: quick, args: failingSetup},
 	{
@@ -432,6 +452,12 @@ func (e ending) steerRun(ctx context.Context, c client.Client, data string, id i
 			}
 		}
 		args := strings.Fields(name)
+		if args[0] == approveAs {
+			if err := approve(ctx, c, id, args[1]); err != nil {
+				return err
+			}
+			continue
+		}
 		if at := slices.Index(args, "RUN"); at >= 0 {
 			args[at] = fmt.Sprint(id)
 		} else {
@@ -442,6 +468,35 @@ func (e ending) steerRun(ctx context.Context, c client.Client, data string, id i
 		}
 	}
 	return nil
+}
+
+// approveAs is the command to approve as a named person, not as the user of this process.
+const approveAs = "approve-as"
+
+// approve approves what a run asks about, once it is not being judged again.
+func approve(ctx context.Context, c client.Client, id int64, by string) error {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		name := fmt.Sprint("approve-", n)
+		update, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			WorkflowID: contract.RunWorkflowID(id), UpdateName: contract.UpdateApprove, UpdateID: name, WaitForStage: client.WorkflowUpdateStageCompleted,
+			Args: []any{contract.Command{ID: name, By: by}},
+		})
+		if err == nil {
+			err = update.Get(ctx, nil)
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("approve as %s: %w", by, err)
+		case <-tick.C:
+		}
+	}
 }
 
 // flood sends a run that is done as many checks as make it continue as new.

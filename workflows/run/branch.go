@@ -148,6 +148,9 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 		r.ignore(ctx, m, contract.EventCheckIgnored, "no code change can fix it; run the check again: "+taken.Failure.Message)
 		return nil
 	}
+	if m.Kind == contract.CheckComment && r.judgesLabelsAtOnce(ctx) {
+		r.AddAuthor(m.By) // agents carry it out
+	}
 	failure := &taken.Failure
 	r.Heals.Count[contract.PhaseTester], r.Heals.Tried = 0, map[string][]contract.HealAction{}
 	if taken.Repair == 0 {

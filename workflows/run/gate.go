@@ -8,6 +8,8 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
 	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
+	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
 // judgeRelease has the policy gate judge what the run would release, and keeps its verdict for the
@@ -24,11 +26,29 @@ func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef
 		return r.gateInput(execution, quick)
 	}, func(v contract.GateVerdict) bool { return v.Cold })
 	r.Gate = verdict
+	if err == nil {
+		err = r.adoptApproval(ctx)
+	}
 	if err != nil {
 		r.Gate = contract.GateVerdict{}
 		return r.failureOf(err)
 	}
 	return commands.Denied("the change of the run", verdict)
+}
+
+// adoptApproval takes over the approval of exactly what was judged, which a person gave in an attempt that
+// is being repeated: nobody is asked twice about the same.
+func (r *run) adoptApproval(ctx workflow.Context) error {
+	by, kind := r.Gate.ApprovedBy, contract.ApprovalRelease
+	_, named := r.needsRelease()
+	if by == "" || r.hasApproval(kind) || named && contract.Nameless(by) || r.needsOther() && r.Authored(by) {
+		return nil
+	}
+	r.Approved[kind] = state.Consent{Subject: r.subject(kind), By: by}
+	_, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, map[string]any{
+		"approved_before": true, "kind": kind, "subject": r.Gate.Subject, "approved_by": by, "verdict_id": r.Gate.ID,
+	}))
+	return err
 }
 
 // changesAnything reports whether a state that would be released differs from the base commit.

@@ -235,6 +235,9 @@ func (r *run) replayed(ctx workflow.Context, p contract.Phase, o contract.Replay
 	if o.Model != nil {
 		r.setModel(contract.AgentOf(p), *o.Model)
 	}
+	for _, by := range o.Authors {
+		r.AddAuthor(by)
+	}
 	// The results of the other heals were recorded before.
 	r.Heals.Applied = slices.DeleteFunc(r.Heals.Applied, func(a state.AppliedHeal) bool { return !slices.Contains(o.Open, a.Number) })
 	kept := []string{}

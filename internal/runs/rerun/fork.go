@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/followups"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
+	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 )
 
 // ForkRequest defines the point from which a new run continues, and its differences.
@@ -71,7 +72,10 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 		description += "\n\n" + o.Instructions
 	}
 	s := old.Settings
-	s.Authors, s.CreatedBy = old.Settings.AuthorsBefore(), o.By
+	if s.Authors, err = verdicts.Authors(ctx, st, old); err != nil {
+		return store.NewRun{}, err
+	}
+	s.CreatedBy = o.By
 	s.Fork, s.PlanGiven, s.PlanOnly = fork, true, false
 	s.Attempt, s.RunBudget.Attempts = nil, 0 // a fork is released by itself
 	var work any

@@ -28,6 +28,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/followups"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
+	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 )
 
 // Request defines the work to repeat, and its changed settings.
@@ -220,6 +221,9 @@ func specOf(ctx context.Context, st *store.Store, run store.Run, o Request) (con
 	order := contract.ReplaySpec{Step: o.Step, Model: o.Model, By: o.By, Reason: o.Reason}
 	var err error
 	if order.Kept, err = keep(ctx, st, run, o); err != nil {
+		return order, err
+	}
+	if order.Authors, err = verdicts.Authors(ctx, st, run); err != nil {
 		return order, err
 	}
 	heals, err := st.Heals(ctx, o.RunID)

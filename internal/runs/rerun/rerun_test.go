@@ -204,3 +204,17 @@ func TestAForkDoesNotBeginWithTheEditsOfItsRun(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, changed.Edits, plan.Edits)
 }
+
+func TestForksAndReplaysKeepTheAuthorsOfARun(t *testing.T) {
+	t.Parallel()
+	b := newRowWriter(t, contract.Step{ID: "step-001"})
+	b.attempt(contract.PhasePlanner, "", "", "")
+	b.record(contract.Record{Events: []contract.EventDraft{{Type: contract.EventMessageAdded, Payload: map[string]any{"by": "bob", "text": "use tabs"}}}})
+	fork, err := Fork(t.Context(), b.Store, ForkRequest{RunID: b.run.ID, Turn: -1, By: "cara"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"bob"}, fork.Settings.Authors)
+	require.Equal(t, []string{"bob", "cara"}, fork.Settings.AuthorsBefore())
+	spec, err := specOf(t.Context(), b.Store, b.run, Request{RunID: b.run.ID, Phase: contract.PhaseBuilder, By: "dan"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"bob"}, spec.Authors, "who only repeats a run is not an author")
+}

@@ -526,7 +526,7 @@ SELECT r.id, r.project, r.goal_title, r.phase, r.waiting_for,
        coalesce(i.created_at, a.created_at, r.updated_at)::timestamptz AS since
 FROM orchestrator_runs r
 LEFT JOIN LATERAL (
-    SELECT run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject, decided_subject, verdict_id FROM orchestrator_approvals a WHERE a.run_id = r.id AND a.status = 'pending' ORDER BY a.created_at DESC LIMIT 1) a ON true
+    SELECT run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject, decided_subject, verdict_id, asked FROM orchestrator_approvals a WHERE a.run_id = r.id AND a.status = 'pending' ORDER BY a.created_at DESC LIMIT 1) a ON true
 LEFT JOIN LATERAL (
     SELECT id, run_id, reason, action_required, status, deadline, created_at, resolved_at, resolved_by, number, workflow_run_id, phase, answer, words FROM orchestrator_manual_interventions i WHERE i.run_id = r.id AND i.status = 'open' ORDER BY i.id DESC LIMIT 1) i ON a.id IS NULL
 WHERE r.status IN ('waiting_for_approval', 'waiting_for_input') AND r.kind = 'run' AND ($1::bigint IS NULL OR r.id = $1)

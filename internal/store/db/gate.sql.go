@@ -11,8 +11,11 @@ import (
 )
 
 const approvedSubject = `-- name: ApprovedSubject :one
-SELECT decided_by FROM orchestrator_approvals
-WHERE run_id = $1 AND kind = $2 AND status = 'granted' AND subject = $3 AND subject <> ''
+SELECT a.decided_by FROM (
+    SELECT o.decided_by, o.status FROM orchestrator_approvals o
+    WHERE o.run_id = $1 AND o.kind = $2 AND o.status IN ('granted', 'rejected') AND o.subject = $3 AND o.subject <> ''
+    ORDER BY o.asked DESC LIMIT 1) AS a
+WHERE a.status = 'granted'
 `
 
 type ApprovedSubjectParams struct {
@@ -21,7 +24,7 @@ type ApprovedSubjectParams struct {
 	Subject string
 }
 
-// The person who approved exactly this.
+// The person who approved exactly this, if the last answer about it is an approval.
 func (q *Queries) ApprovedSubject(ctx context.Context, arg ApprovedSubjectParams) (string, error) {
 	row := q.db.QueryRow(ctx, approvedSubject, arg.RunID, arg.Kind, arg.Subject)
 	var decided_by string
@@ -149,8 +152,9 @@ func (q *Queries) GateVerdict(ctx context.Context, arg GateVerdictParams) (GateV
 }
 
 const gateVerdicts = `-- name: GateVerdicts :many
-SELECT v.id, v.run_id, v.execution_id, v.stage, v.step, v.author, v.subject, v.from_tree, v.tree, v.policies, v.policy, v.decision, v.reasons, v.findings, v.automerge, v.created_at, v.files, v.files_total, coalesce((SELECT a.decided_by FROM orchestrator_approvals a
-                 WHERE a.run_id = v.run_id AND a.status = 'granted' AND v.subject <> '' AND a.subject = v.subject LIMIT 1), '')::text AS approved_by
+SELECT v.id, v.run_id, v.execution_id, v.stage, v.step, v.author, v.subject, v.from_tree, v.tree, v.policies, v.policy, v.decision, v.reasons, v.findings, v.automerge, v.created_at, v.files, v.files_total, coalesce((SELECT CASE a.status WHEN 'granted' THEN a.decided_by END FROM orchestrator_approvals a
+                 WHERE a.run_id = v.run_id AND a.status IN ('granted', 'rejected') AND v.subject <> '' AND a.subject = v.subject
+                 ORDER BY a.asked DESC LIMIT 1), '')::text AS approved_by
 FROM orchestrator_gate_verdicts v
 WHERE v.run_id = $1 ORDER BY v.id
 `
@@ -160,7 +164,7 @@ type GateVerdictsRow struct {
 	ApprovedBy  string
 }
 
-// All verdicts of a run, each with the person who approved its subject.
+// All verdicts of a run, each with the person who approved its subject; the last answer counts.
 func (q *Queries) GateVerdicts(ctx context.Context, runID int64) ([]GateVerdictsRow, error) {
 	rows, err := q.db.Query(ctx, gateVerdicts, runID)
 	if err != nil {
@@ -425,4 +429,37 @@ func (q *Queries) SaveGateVerdict(ctx context.Context, arg SaveGateVerdictParams
 	var i SaveGateVerdictRow
 	err := row.Scan(&i.ID, &i.Notified)
 	return i, err
+}
+
+const steerers = `-- name: Steerers :many
+SELECT (e.payload ->> 'by')::text AS steered_by FROM orchestrator_events e
+WHERE e.run_id = $1 AND coalesce(e.payload ->> 'by', '') <> '' AND (
+    e.event_type IN ('message.added', 'input.answered')
+    OR e.event_type = 'approval.granted' AND e.payload ? 'plan_id'
+    OR e.event_type = 'intervention.resolved' AND e.payload ->> 'answer' = 'retry' AND coalesce(e.payload ->> 'reason', '') <> ''
+    OR e.event_type = 'check.received' AND e.payload ->> 'check_kind' = 'comment')
+GROUP BY e.payload ->> 'by' ORDER BY min(e.seq)
+`
+
+// The people who steered the agents of a run or edited its plan, in that order: they sent messages or
+// comments that agents carried out, answered its planner, helped with instructions, or approved a plan
+// that they had edited.
+func (q *Queries) Steerers(ctx context.Context, runID int64) ([]string, error) {
+	rows, err := q.db.Query(ctx, steerers, runID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var steered_by string
+		if err := rows.Scan(&steered_by); err != nil {
+			return nil, err
+		}
+		items = append(items, steered_by)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -42,6 +42,7 @@ type Approval struct {
 	Subject        string
 	DecidedSubject string
 	VerdictID      int64
+	Asked          int32
 }
 
 type Artifact struct {

@@ -198,41 +198,48 @@ WITH prior AS (
     WHERE p.run_id = $6 AND p.execution_id = ANY (ARRAY(SELECT e.id FROM unneeded_ended e))
 ), asked_subject AS (
     -- The subject of the row: what is asked about now, or what the open question is about, which the
-    -- answer may change.
-    SELECT CASE WHEN $23::text = 'pending' THEN $24::text ELSE coalesce(
+    -- answer may change. An answered question is not opened again: the same subject is asked about once more.
+    SELECT s.subject, coalesce(
+        (SELECT o.asked + CASE WHEN $23 = 'pending' AND o.status IN ('granted', 'rejected') THEN 1 ELSE 0 END
+         FROM orchestrator_approvals o WHERE o.run_id = s.run_id AND o.id = $24 AND o.subject = s.subject
+         ORDER BY o.asked DESC LIMIT 1), 1) AS asked
+    FROM (
+    SELECT f.run_id, CASE WHEN $23::text = 'pending' THEN $25::text ELSE coalesce(
         (SELECT o.subject FROM orchestrator_approvals o
-         WHERE o.run_id = f.run_id AND o.id = $25::text AND o.status IN ('pending', 'expired')
+         WHERE o.run_id = f.run_id AND o.id = $24::text AND o.status IN ('pending', 'expired')
          ORDER BY o.status = 'pending' DESC, o.created_at DESC LIMIT 1),
-        nullif($24, ''),
+        nullif($25, ''),
         (SELECT o.subject FROM orchestrator_approvals o
-         WHERE o.run_id = f.run_id AND o.id = $25 ORDER BY o.created_at DESC LIMIT 1), '') END AS subject
+         WHERE o.run_id = f.run_id AND o.id = $24 ORDER BY o.created_at DESC LIMIT 1), '') END AS subject
     FROM timely f
-    WHERE $25 <> ''
+    WHERE $24 <> '') AS s
 ), approval AS (
     INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject,
-                                             decided_subject, verdict_id)
-    SELECT f.run_id, $25,
+                                             decided_subject, verdict_id, asked)
+    SELECT f.run_id, $24,
            coalesce(nullif($26::text, ''),
-                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $25 LIMIT 1)),
+                    (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = $24 LIMIT 1)),
            $23, $27::text, $28::text, $29::timestamptz,
            $15, CASE WHEN $23 = 'pending' THEN NULL ELSE $15 END, s.subject,
-           CASE WHEN $23 = 'granted' THEN $24 ELSE '' END, $30::bigint
+           CASE WHEN $23 = 'granted' THEN $25 ELSE '' END, $30::bigint, s.asked
     FROM timely f CROSS JOIN asked_subject s
-    ON CONFLICT (run_id, id, subject) DO UPDATE
+    ON CONFLICT (run_id, id, subject, asked) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
         created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END,
         decided_subject = excluded.decided_subject,
         verdict_id = CASE WHEN excluded.verdict_id <> 0 THEN excluded.verdict_id ELSE a.verdict_id END
-    -- A heal or a replay reaches the same question again, which reopens it. A
-    -- question that expired with its run is answered if that end was forgotten.
-    WHERE a.status IN ('pending', 'expired') OR excluded.status = 'pending'
+    -- A heal or a replay reaches the same question again, which reopens it unless a
+    -- person answered it. A question that expired with its run is answered if that
+    -- end was forgotten.
+    WHERE a.status IN ('pending', 'expired')
 ), replaced_approvals AS (
     -- A question about something else replaces the open one about what came before.
     UPDATE orchestrator_approvals a
     SET status = 'expired', decided_at = $15
     FROM asked_subject s, timely f
-    WHERE $23 = 'pending' AND a.run_id = f.run_id AND a.id = $25 AND a.subject <> s.subject AND a.status = 'pending'
+    WHERE $23 = 'pending' AND a.run_id = f.run_id AND a.id = $24
+      AND (a.subject, a.asked) <> (s.subject, s.asked) AND a.status = 'pending'
 ), healed AS (
     INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
                                                     root_cause, asked_by, status, heal_output, created_at, finished_at)
@@ -279,7 +286,7 @@ WITH prior AS (
     UPDATE orchestrator_approvals a
     SET status = 'expired', decided_at = $15
     FROM timely t
-    WHERE t.set_run AND $22 AND a.run_id = t.run_id AND a.status = 'pending' AND a.id <> $25
+    WHERE t.set_run AND $22 AND a.run_id = t.run_id AND a.status = 'pending' AND a.id <> $24
 ), drafts AS (
     SELECT row_number() OVER (ORDER BY n) AS n, $33::jsonb -> (n - 1) ->> 'type' AS event_type,
            coalesce($33 -> (n - 1) -> 'payload', '{}') AS payload
@@ -378,9 +385,9 @@ type RecordParams struct {
 	EndCause         string
 	EndOutput        json.RawMessage
 	Finished         bool
-	ApprovalStatus   string
-	ApprovalSubject  string
+	ApprovalStatus   interface{}
 	ApprovalID       string
+	ApprovalSubject  string
 	ApprovalKind     string
 	ApprovalBy       string
 	ApprovalReason   string
@@ -455,8 +462,8 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.EndOutput,
 		arg.Finished,
 		arg.ApprovalStatus,
-		arg.ApprovalSubject,
 		arg.ApprovalID,
+		arg.ApprovalSubject,
 		arg.ApprovalKind,
 		arg.ApprovalBy,
 		arg.ApprovalReason,

@@ -23,7 +23,7 @@ func (q *Queries) AnyQueued(ctx context.Context) (bool, error) {
 }
 
 const approvals = `-- name: Approvals :many
-SELECT run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject, decided_subject, verdict_id FROM orchestrator_approvals WHERE run_id = $1 ORDER BY created_at, id
+SELECT run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject, decided_subject, verdict_id, asked FROM orchestrator_approvals WHERE run_id = $1 ORDER BY created_at, id
 `
 
 func (q *Queries) Approvals(ctx context.Context, runID int64) ([]Approval, error) {
@@ -48,6 +48,7 @@ func (q *Queries) Approvals(ctx context.Context, runID int64) ([]Approval, error
 			&i.Subject,
 			&i.DecidedSubject,
 			&i.VerdictID,
+			&i.Asked,
 		); err != nil {
 			return nil, err
 		}

@@ -37,16 +37,32 @@ WHERE run_id = @run_id AND stage = @stage AND subject = @subject
 ORDER BY id DESC LIMIT 1;
 
 -- name: GateVerdicts :many
--- All verdicts of a run, each with the person who approved its subject.
-SELECT sqlc.embed(v), coalesce((SELECT a.decided_by FROM orchestrator_approvals a
-                 WHERE a.run_id = v.run_id AND a.status = 'granted' AND v.subject <> '' AND a.subject = v.subject LIMIT 1), '')::text AS approved_by
+-- All verdicts of a run, each with the person who approved its subject; the last answer counts.
+SELECT sqlc.embed(v), coalesce((SELECT CASE a.status WHEN 'granted' THEN a.decided_by END FROM orchestrator_approvals a
+                 WHERE a.run_id = v.run_id AND a.status IN ('granted', 'rejected') AND v.subject <> '' AND a.subject = v.subject
+                 ORDER BY a.asked DESC LIMIT 1), '')::text AS approved_by
 FROM orchestrator_gate_verdicts v
 WHERE v.run_id = @run_id ORDER BY v.id;
 
 -- name: ApprovedSubject :one
--- The person who approved exactly this.
-SELECT decided_by FROM orchestrator_approvals
-WHERE run_id = @run_id AND kind = @kind AND status = 'granted' AND subject = @subject AND subject <> '';
+-- The person who approved exactly this, if the last answer about it is an approval.
+SELECT a.decided_by FROM (
+    SELECT o.decided_by, o.status FROM orchestrator_approvals o
+    WHERE o.run_id = @run_id AND o.kind = @kind AND o.status IN ('granted', 'rejected') AND o.subject = @subject AND o.subject <> ''
+    ORDER BY o.asked DESC LIMIT 1) AS a
+WHERE a.status = 'granted';
+
+-- name: Steerers :many
+-- The people who steered the agents of a run or edited its plan, in that order: they sent messages or
+-- comments that agents carried out, answered its planner, helped with instructions, or approved a plan
+-- that they had edited.
+SELECT (e.payload ->> 'by')::text AS steered_by FROM orchestrator_events e
+WHERE e.run_id = @run_id AND coalesce(e.payload ->> 'by', '') <> '' AND (
+    e.event_type IN ('message.added', 'input.answered')
+    OR e.event_type = 'approval.granted' AND e.payload ? 'plan_id'
+    OR e.event_type = 'intervention.resolved' AND e.payload ->> 'answer' = 'retry' AND coalesce(e.payload ->> 'reason', '') <> ''
+    OR e.event_type = 'check.received' AND e.payload ->> 'check_kind' = 'comment')
+GROUP BY e.payload ->> 'by' ORDER BY min(e.seq);
 
 -- name: SaveGatePolicies :exec
 INSERT INTO orchestrator_gate_policies (digest, files) VALUES (@digest, @files::jsonb) ON CONFLICT DO NOTHING;

@@ -169,8 +169,13 @@ WITH prior AS (
     WHERE p.run_id = @run_id AND p.execution_id = ANY (ARRAY(SELECT e.id FROM unneeded_ended e))
 ), asked_subject AS (
     -- The subject of the row: what is asked about now, or what the open question is about, which the
-    -- answer may change.
-    SELECT CASE WHEN @approval_status::text = 'pending' THEN @approval_subject::text ELSE coalesce(
+    -- answer may change. An answered question is not opened again: the same subject is asked about once more.
+    SELECT s.subject, coalesce(
+        (SELECT o.asked + CASE WHEN @approval_status = 'pending' AND o.status IN ('granted', 'rejected') THEN 1 ELSE 0 END
+         FROM orchestrator_approvals o WHERE o.run_id = s.run_id AND o.id = @approval_id AND o.subject = s.subject
+         ORDER BY o.asked DESC LIMIT 1), 1) AS asked
+    FROM (
+    SELECT f.run_id, CASE WHEN @approval_status::text = 'pending' THEN @approval_subject::text ELSE coalesce(
         (SELECT o.subject FROM orchestrator_approvals o
          WHERE o.run_id = f.run_id AND o.id = @approval_id::text AND o.status IN ('pending', 'expired')
          ORDER BY o.status = 'pending' DESC, o.created_at DESC LIMIT 1),
@@ -178,32 +183,34 @@ WITH prior AS (
         (SELECT o.subject FROM orchestrator_approvals o
          WHERE o.run_id = f.run_id AND o.id = @approval_id ORDER BY o.created_at DESC LIMIT 1), '') END AS subject
     FROM timely f
-    WHERE @approval_id <> ''
+    WHERE @approval_id <> '') AS s
 ), approval AS (
     INSERT INTO orchestrator_approvals AS a (run_id, id, kind, status, decided_by, reason, deadline, created_at, decided_at, subject,
-                                             decided_subject, verdict_id)
+                                             decided_subject, verdict_id, asked)
     SELECT f.run_id, @approval_id,
            coalesce(nullif(@approval_kind::text, ''),
                     (SELECT o.kind FROM orchestrator_approvals o WHERE o.run_id = f.run_id AND o.id = @approval_id LIMIT 1)),
            @approval_status, @approval_by::text, @approval_reason::text, sqlc.narg(approval_deadline)::timestamptz,
            @at, CASE WHEN @approval_status = 'pending' THEN NULL ELSE @at END, s.subject,
-           CASE WHEN @approval_status = 'granted' THEN @approval_subject ELSE '' END, @approval_verdict::bigint
+           CASE WHEN @approval_status = 'granted' THEN @approval_subject ELSE '' END, @approval_verdict::bigint, s.asked
     FROM timely f CROSS JOIN asked_subject s
-    ON CONFLICT (run_id, id, subject) DO UPDATE
+    ON CONFLICT (run_id, id, subject, asked) DO UPDATE
     SET status = excluded.status, decided_by = excluded.decided_by, reason = excluded.reason,
         deadline = coalesce(excluded.deadline, a.deadline), decided_at = excluded.decided_at,
         created_at = CASE WHEN excluded.status = 'pending' THEN excluded.created_at ELSE a.created_at END,
         decided_subject = excluded.decided_subject,
         verdict_id = CASE WHEN excluded.verdict_id <> 0 THEN excluded.verdict_id ELSE a.verdict_id END
-    -- A heal or a replay reaches the same question again, which reopens it. A
-    -- question that expired with its run is answered if that end was forgotten.
-    WHERE a.status IN ('pending', 'expired') OR excluded.status = 'pending'
+    -- A heal or a replay reaches the same question again, which reopens it unless a
+    -- person answered it. A question that expired with its run is answered if that
+    -- end was forgotten.
+    WHERE a.status IN ('pending', 'expired')
 ), replaced_approvals AS (
     -- A question about something else replaces the open one about what came before.
     UPDATE orchestrator_approvals a
     SET status = 'expired', decided_at = @at
     FROM asked_subject s, timely f
-    WHERE @approval_status = 'pending' AND a.run_id = f.run_id AND a.id = @approval_id AND a.subject <> s.subject AND a.status = 'pending'
+    WHERE @approval_status = 'pending' AND a.run_id = f.run_id AND a.id = @approval_id
+      AND (a.subject, a.asked) <> (s.subject, s.asked) AND a.status = 'pending'
 ), healed AS (
     INSERT INTO orchestrator_self_heal_events AS h (run_id, number, execution_id, phase, step, error_type, error_code, heal_action,
                                                     root_cause, asked_by, status, heal_output, created_at, finished_at)

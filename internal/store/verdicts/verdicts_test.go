@@ -148,3 +148,32 @@ func TestPoliciesAreKeptUnderTheirDigest(t *testing.T) {
 	_, err = verdicts.Policies(t.Context(), f.Store, "sha256:2")
 	require.ErrorContains(t, err, "not stored")
 }
+
+func TestTheAuthorsOfARunAreThoseWhoSteeredAnyOfItsAttempts(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	run := f.Create(t, store.NewRun{Settings: contract.Settings{CreatedBy: "ann", Authors: []string{"Zoe"}}})
+	said := func(kind contract.EventType, payload map[string]any) contract.EventDraft {
+		return contract.EventDraft{Type: kind, Payload: payload}
+	}
+	_, err := f.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(run.ID), WorkflowRunID: "r"}, contract.Record{RunID: run.ID, Seq: 1, Events: []contract.EventDraft{
+		said(contract.EventMessageAdded, map[string]any{"by": "bob", "text": "use tabs"}),
+		said(contract.EventMessageAdded, map[string]any{"by": " ANN ", "text": "no"}),
+		said(contract.EventMessageAdded, map[string]any{"by": contract.ByAPI, "text": "no"}),
+		said(contract.EventInputAnswered, map[string]any{"by": "cid", "answer": "this"}),
+		said(contract.EventInputAnswered, map[string]any{"answer": "this", "default": true}),
+		said(contract.EventApprovalGranted, map[string]any{"by": "only approved", "approval_id": "x"}),
+		said(contract.EventApprovalGranted, map[string]any{"by": "dan", "approval_id": "x", "plan_id": 3}),
+		said(contract.EventInterventionResolved, map[string]any{"by": "eve", "answer": "retry", "reason": "do it so"}),
+		said(contract.EventInterventionResolved, map[string]any{"by": "said nothing", "answer": "retry", "reason": ""}),
+		said(contract.EventInterventionResolved, map[string]any{"by": "gave up", "answer": "give_up", "reason": "no"}),
+		said(contract.EventCheckReceived, map[string]any{"by": "fay", "check_kind": contract.CheckComment}),
+		said(contract.EventCheckReceived, map[string]any{"by": "ci", "check_kind": ""}),
+	}})
+	require.NoError(t, err)
+	run, err = f.Run(t.Context(), run.ID)
+	require.NoError(t, err)
+	authors, err := verdicts.Authors(t.Context(), f.Store, run)
+	require.NoError(t, err)
+	require.Equal(t, []string{"Zoe", "ann", "bob", "cid", "dan", "eve", "fay"}, authors)
+}
