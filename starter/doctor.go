@@ -303,6 +303,10 @@ func registriesCheck(cfg *config.Config) []doctor.Check {
 			})
 		}
 		wait.Wait()
+		for _, w := range setup.WidePatterns(cfg) {
+			results = append(results, doctor.Warned(fmt.Sprintf("the pattern %s of %s matches every package of %v, so none of them is looked up", w.Pattern, w.From, w.Ecosystems),
+				"narrow the pattern to the names of your private packages"))
+		}
 		return slices.Concat(results...)
 	}}}
 }

@@ -13,8 +13,9 @@ type Dependency struct {
 	// names; "": none is named.
 	Version string
 	Exact   bool
-	// Source is the URL from which a lock file fetches it, or of the registry that a setting of the
-	// repository names for it; "": neither names one.
+	// Source is the URL from which a lock file fetches it, or of the registry that its manifest or a
+	// setting of the repository names for it, or registry: and the name of that registry; "": they name
+	// none.
 	Source string
 
 	Status Status
@@ -23,6 +24,8 @@ type Dependency struct {
 	Published, First time.Time
 	// Reason says why the status is StatusUnknown or StatusLocal.
 	Reason string
+	// Claimed says of StatusLocal that the change itself adds the package to the repository.
+	Claimed bool
 }
 
 // Status is what is known about a version of a package.

@@ -1,6 +1,7 @@
 package releases
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -46,25 +47,38 @@ type release struct {
 
 // choose returns the answer about versions of an ecosystem that are among all of a package. The time of
 // a version with several files is that of the first.
-func choose(e dependencies.Ecosystem, all []release, versions []string) answer {
+func choose(ctx context.Context, e dependencies.Ecosystem, all []release, versions []string) (answer, error) {
 	a := answer{versions: map[string]time.Time{}}
-	for _, r := range all {
+	exact := map[string]time.Time{}
+	read := make([]dependencies.Version, len(all))
+	for i, r := range all {
+		if err := ctx.Err(); err != nil {
+			return answer{}, err
+		}
 		a.first = earlier(a.first, r.at)
+		if at, twice := exact[r.version]; twice {
+			exact[r.version] = earlier(at, r.at)
+		} else {
+			exact[r.version] = r.at
+		}
+		read[i] = dependencies.ReadVersion(e, r.version)
 	}
 	for _, v := range versions {
-		exact := false
-		for _, r := range all {
-			if r.version == v {
-				a.versions[v], exact = earlier(a.versions[v], r.at), true
-			}
+		if err := ctx.Err(); err != nil {
+			return answer{}, err
 		}
-		for _, r := range all {
-			if !exact && dependencies.SameVersion(e, r.version, v) {
+		if at, ok := exact[v]; ok {
+			a.versions[v] = at
+			continue
+		}
+		asked := dependencies.ReadVersion(e, v)
+		for i, r := range all {
+			if read[i].Same(asked) {
 				a.versions[v] = earlier(a.versions[v], r.at)
 			}
 		}
 	}
-	return a
+	return a, nil
 }
 
 func earlier(a, b time.Time) time.Time {

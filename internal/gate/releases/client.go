@@ -15,8 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
-	"golang.org/x/mod/module"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rocketgpt/orchestrator/internal/config"
@@ -34,6 +34,8 @@ const (
 	// maxFailures is the number of failed packages after which a registry is not asked again for the
 	// same change.
 	maxFailures = 3
+	// MaxVersions is the number of versions of one package that are looked up for one change.
+	MaxVersions = 20
 	// tries is how often a request is made that the registry does not answer.
 	tries = 2
 )
@@ -41,7 +43,8 @@ const (
 // Client asks registries, and keeps their answers in memory. It is safe for concurrent use.
 type Client struct {
 	registries map[dependencies.Ecosystem]registry
-	private    string // patterns, separated by commas
+	private    []string // patterns
+	goPrivate  []string // those for Go modules only
 	limits     config.GateDependencies
 	http       *http.Client
 	answers    *cache
@@ -56,9 +59,9 @@ type registry struct {
 	ask  ask
 }
 
-// New returns a client as configured; nil if lookups are off. private are further patterns of names that
-// are not sent, separated by commas, as in the environment variable GOPRIVATE.
-func New(cfg config.GateDependencies, private string) (*Client, error) {
+// New returns a client as configured; nil if lookups are off. goPrivate are patterns of Go modules whose
+// names are not sent either, separated by commas, as in the environment variable GOPRIVATE.
+func New(cfg config.GateDependencies, goPrivate string) (*Client, error) {
 	if !cfg.Lookup {
 		return nil, nil
 	}
@@ -70,8 +73,8 @@ func New(cfg config.GateDependencies, private string) (*Client, error) {
 	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = atOnce, atOnce
 	c := &Client{
 		registries: map[dependencies.Ecosystem]registry{}, limits: cfg, answers: newCache(),
-		private: strings.Join(append(slices.Clone(cfg.Private), private), ","),
-		http:    &http.Client{Transport: transport, CheckRedirect: sameHost},
+		private: slices.Clone(cfg.Private), goPrivate: strings.FieldsFunc(goPrivate, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }),
+		http: &http.Client{Transport: transport, CheckRedirect: sameHost},
 	}
 	for e, place := range places(cfg.Registries) {
 		if place == "" {
@@ -121,7 +124,10 @@ func (c *Client) Lookup(ctx context.Context, to *change.Change) error {
 		return err
 	}
 	to.Dependencies, to.Asked = added, time.Now()
-	groups := c.group(added)
+	groups, err := c.group(ctx, added)
+	if err != nil {
+		return err
+	}
 	within, cancel := context.WithTimeout(ctx, c.limits.Total)
 	defer cancel()
 	failures := &failures{count: map[dependencies.Ecosystem]int{}}
@@ -151,7 +157,11 @@ func (c *Client) Cached(ctx context.Context, of change.Change) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, g := range c.group(added) {
+	groups, err := c.group(ctx, added)
+	if err != nil {
+		return false, err
+	}
+	for _, g := range groups {
 		if _, ok := c.answers.get(g.key, g.versions); !ok {
 			return false, nil
 		}
@@ -163,15 +173,19 @@ func (c *Client) Cached(ctx context.Context, of change.Change) (bool, error) {
 type group struct {
 	key
 	versions     []string
+	has          map[string]bool // versions
 	dependencies []*change.Dependency
 	answer       answer
 }
 
 // group returns the packages that registries must be asked about, and gives the others their status.
-func (c *Client) group(added []change.Dependency) []*group {
+func (c *Client) group(ctx context.Context, added []change.Dependency) ([]*group, error) {
 	var all []*group
 	byKey := map[key]*group{}
 	for i := range added {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		d := &added[i]
 		if d.Status != "" {
 			continue
@@ -186,22 +200,26 @@ func (c *Client) group(added []change.Dependency) []*group {
 				d.Status, d.Reason = change.StatusUnknown, fmt.Sprintf("the change has more than %d packages to look up, gate.dependencies.packages", c.limits.Packages)
 				continue
 			}
-			g = &group{key: k}
+			g = &group{key: k, has: map[string]bool{}}
 			byKey[k], all = g, append(all, g)
 		}
-		if d.Version != "" && !slices.Contains(g.versions, d.Version) {
-			g.versions = append(g.versions, d.Version)
+		if d.Version != "" && !g.has[d.Version] {
+			if len(g.versions) == MaxVersions {
+				d.Status, d.Reason = change.StatusUnknown, fmt.Sprintf("the change names more than %d versions of it", MaxVersions)
+				continue
+			}
+			g.has[d.Version], g.versions = true, append(g.versions, d.Version)
 		}
 		g.dependencies = append(g.dependencies, d)
 	}
-	return all
+	return all, nil
 }
 
 // refuse returns the status of a dependency that no registry is asked about; "": one is.
 func (c *Client) refuse(k key, d change.Dependency) (status change.Status, reason string) {
 	r, on := c.registries[k.ecosystem]
 	switch {
-	case c.isPrivate(k.name):
+	case c.isPrivate(k.ecosystem, k.name):
 		return change.StatusPrivate, ""
 	case !on:
 		return change.StatusOff, ""
@@ -211,11 +229,6 @@ func (c *Client) refuse(k key, d change.Dependency) (status change.Status, reaso
 		return change.StatusUnknown, "its name is not valid in a registry"
 	}
 	return "", ""
-}
-
-// isPrivate reports whether a name must not be sent, in whatever case it is written.
-func (c *Client) isPrivate(name string) bool {
-	return module.MatchPrefixPatterns(strings.ToLower(c.private), strings.ToLower(name))
 }
 
 func onHost(source string, base *url.URL) bool {

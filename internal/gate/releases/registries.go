@@ -134,17 +134,15 @@ func askNPM(ctx context.Context, r request, name string, versions []string) (ans
 		}
 		all = append(all, release{v, at})
 	}
-	return choose(dependencies.NPM, all, versions), nil
+	return choose(ctx, dependencies.NPM, all, versions)
 }
-
-var pythonRuns = regexp.MustCompile(`[-_.]+`)
 
 // askPyPI reads all releases of a project. One without files is withdrawn.
 func askPyPI(ctx context.Context, r request, name string, versions []string) (answer, error) {
 	var releases map[string][]struct {
 		At time.Time `json:"upload_time_iso_8601"`
 	}
-	path := "pypi/" + strings.ToLower(pythonRuns.ReplaceAllString(name, "-")) + "/json"
+	path := "pypi/" + dependencies.Normal(dependencies.PyPI, name) + "/json"
 	if err := r.get(ctx, path, func(in io.Reader) error { return decodeKey(in, "releases", &releases) }); err != nil {
 		return answer{}, err
 	}
@@ -154,7 +152,7 @@ func askPyPI(ctx context.Context, r request, name string, versions []string) (an
 			all = append(all, release{v, f.At})
 		}
 	}
-	return choose(dependencies.PyPI, all, versions), nil
+	return choose(ctx, dependencies.PyPI, all, versions)
 }
 
 // askCrates reads the file of a crate in the sparse index: one line for each version.
@@ -193,7 +191,7 @@ func askCrates(ctx context.Context, r request, name string, versions []string) (
 	if err != nil {
 		return answer{}, err
 	}
-	return choose(dependencies.Crates, all, versions), nil
+	return choose(ctx, dependencies.Crates, all, versions)
 }
 
 // askMaven reads the list of versions of an artifact. Their times are those of their files.
@@ -231,7 +229,7 @@ func askRubyGems(ctx context.Context, r request, name string, versions []string)
 	for i, v := range list {
 		all[i] = release{v.Number, v.At}
 	}
-	return choose(dependencies.RubyGems, all, versions), nil
+	return choose(ctx, dependencies.RubyGems, all, versions)
 }
 
 // askComposer reads the metadata of a package, in which fields that do not change from version to version
@@ -255,7 +253,7 @@ func askComposer(ctx context.Context, r request, name string, versions []string)
 		}
 		all = append(all, release{v.Version, last})
 	}
-	return choose(dependencies.Composer, all, versions), nil
+	return choose(ctx, dependencies.Composer, all, versions)
 }
 
 // unlisted is the latest time that NuGet gives to versions that are not listed.
@@ -274,9 +272,14 @@ func askNuGet(ctx context.Context, r request, name string, versions []string) (a
 	if len(doc.Versions) > 0 {
 		first = doc.Versions[0]
 	}
+	read := make([]dependencies.Version, len(doc.Versions))
+	for i, known := range doc.Versions {
+		read[i] = dependencies.ReadVersion(dependencies.NuGet, known)
+	}
 	return each(versions, first, func(version string) (time.Time, error) {
-		for _, known := range doc.Versions {
-			if dependencies.SameVersion(dependencies.NuGet, known, strings.ToLower(version)) {
+		asked := dependencies.ReadVersion(dependencies.NuGet, strings.ToLower(version))
+		for i, known := range doc.Versions {
+			if read[i].Same(asked) {
 				version = known
 			}
 		}

@@ -27,6 +27,7 @@
 //	dependencies/young           major   the version or its package is younger than allowed: use an older one
 //	dependencies/age-unknown     medium  its registry did not say how old it is: check it
 //	dependencies/local           minor   it is taken for a package of the repository, so it was not looked up
+//	                                     (medium: for one that the change adds)
 //
 // Popular names are in the directory names, one file for each ecosystem. They were written by hand from
 // general knowledge of the ecosystems in 2026, not taken from statistics of a registry: a name that is

@@ -162,7 +162,7 @@ func (r *report) compare(before, after *manifest) {
 		r.add(RuleRegistry, contract.SeverityMedium, s, "packages also come from %s: check who runs it", host(s))
 	}
 	for _, s := range after.replaced {
-		if slices.Contains(before.replaced, s) {
+		if !s.other() || slices.Contains(before.replaced, s) {
 			continue
 		}
 		severity, by := contract.SeverityMedium, "another module: check that its owner can be trusted"
@@ -210,6 +210,7 @@ func (r *report) declared(d, was dependency, existed bool, own []string) {
 // fetched adds what is wrong with where a dependency comes from.
 func (r *report) fetched(d, was dependency, existed bool, before, after *manifest) {
 	switch {
+	case d.indexed && slices.Contains(after.registries, d.source): // another finding
 	case d.source == "" || existed && was.source == d.source || after.lock && (standardRegistry(d.source) || before.uses(host(d.source))):
 	case insecure(d.source):
 		r.add(RuleInsecure, contract.SeverityMajor, d.source, "%s is fetched from %s over plain HTTP: use HTTPS", d.name, host(d.source))

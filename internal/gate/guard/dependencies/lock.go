@@ -9,6 +9,7 @@ import (
 // readPackageLock reads package-lock.json of any version.
 func readPackageLock(content []byte) (*manifest, error) {
 	type entry struct {
+		Name             string          `json:"name"` // of an alias
 		Version          string          `json:"version"`
 		Resolved         string          `json:"resolved"`
 		Integrity        string          `json:"integrity"`
@@ -30,6 +31,9 @@ func readPackageLock(content []byte) (*manifest, error) {
 	add := func(name, group string, e entry) {
 		if e.Link || e.Resolved != "" && !strings.Contains(e.Resolved, ":") {
 			return
+		}
+		if e.Name != "" {
+			name = e.Name
 		}
 		m.dependencies = append(m.dependencies, dependency{
 			ecosystem: NPM, name: name, group: group, version: e.Version, source: e.Resolved, integrity: e.Integrity, script: e.HasInstallScript,
@@ -59,7 +63,7 @@ func readYarn(content []byte) (*manifest, error) {
 			first, _, _ := strings.Cut(strings.Trim(strings.TrimSuffix(line, ":"), `"`), ",")
 			first = strings.Trim(first, `"`)
 			if i := strings.LastIndexByte(first, '@'); i > 0 {
-				m.dependencies = append(m.dependencies, dependency{ecosystem: NPM, name: first[:i], group: first[i:]})
+				m.dependencies = append(m.dependencies, dependency{ecosystem: NPM, name: yarnName(first, i), group: first[i:]})
 				current = &m.dependencies[len(m.dependencies)-1]
 			}
 			continue
@@ -71,6 +75,10 @@ func readYarn(content []byte) (*manifest, error) {
 		switch value = strings.Trim(value, `"`); key {
 		case "version", "version:":
 			current.version = value
+		case "resolution:": // of later versions: the package itself, also of an alias
+			if i := strings.Index(value, "@npm:"); i > 0 {
+				current.name = value[:i]
+			}
 		case "resolved":
 			current.source, _, _ = strings.Cut(value, "#")
 		case "integrity", "checksum:":
@@ -78,6 +86,17 @@ func readYarn(content []byte) (*manifest, error) {
 		}
 	}
 	return m, nil
+}
+
+// yarnAlias matches the description of an alias.
+var yarnAlias = regexp.MustCompile(`^.+@npm:((?:@[^/@]+/)?[A-Za-z][^/@]*)(?:@.*)?$`)
+
+// yarnName returns the name of the package that an entry describes, whose range begins at a place.
+func yarnName(entry string, at int) string {
+	if alias := yarnAlias.FindStringSubmatch(entry); alias != nil {
+		return alias[1]
+	}
+	return entry[:at]
 }
 
 var (

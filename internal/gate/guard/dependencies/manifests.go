@@ -38,6 +38,7 @@ type dependency struct {
 	ecosystem     Ecosystem
 	name, version string
 	source        string // a URL or a path, if it does not come from the registry; in a lock file, always
+	indexed       bool   // source is another registry than the usual one: its URL, or registry: and its name
 	integrity     string // a checksum in a lock file
 	script        bool   // it runs code when it is installed
 	loose         bool   // other packages choose its version
@@ -49,9 +50,13 @@ func (d dependency) key() string { return d.group + "\x00" + normal(d.ecosystem,
 
 type replacement struct {
 	from, to string
+	old      string // the version that is replaced; "": all
 	version  string // of to
 	local    bool
 }
+
+// other reports whether another module or a directory replaces it, not another version of the same module.
+func (r replacement) other() bool { return r.from != r.to }
 
 type script struct{ name, command string }
 
@@ -129,9 +134,7 @@ func readGo(content []byte) (*manifest, error) {
 	}
 	for _, r := range f.Replace {
 		local := modfile.IsDirectoryPath(r.New.Path) && inside("go.mod", r.New.Path)
-		if r.New.Path != r.Old.Path {
-			m.replaced = append(m.replaced, replacement{r.Old.Path, r.New.Path, r.New.Version, local})
-		}
+		m.replaced = append(m.replaced, replacement{r.Old.Path, r.New.Path, r.Old.Version, r.New.Version, local})
 	}
 	return m, nil
 }
@@ -156,6 +159,7 @@ func readPackage(content []byte) (*manifest, error) {
 		for name, version := range all {
 			d := dependency{ecosystem: NPM, name: name, version: version, group: group, loose: group == "peer" || group == "optional"}
 			if alias, ok := strings.CutPrefix(version, "npm:"); ok {
+				d.name, d.version = alias, ""
 				if i := strings.LastIndexByte(alias, '@'); i > 0 {
 					d.name, d.version = alias[:i], alias[i+1:]
 				}
@@ -216,7 +220,7 @@ func python(text string) (dependency, bool) {
 }
 
 func readRequirements(content []byte) (*manifest, error) {
-	m := &manifest{}
+	m, index := &manifest{}, ""
 	for line := range strings.Lines(string(content)) {
 		line = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(line), "\\"))
 		if i := strings.Index(line, " #"); i >= 0 {
@@ -227,6 +231,9 @@ func readRequirements(content []byte) (*manifest, error) {
 		case line == "" || line[0] == '#':
 		case slices.Contains([]string{"-i", "--index-url", "--extra-index-url", "-f", "--find-links"}, option):
 			m.registries = append(m.registries, value)
+			if option == "-i" || option == "--index-url" {
+				index = value
+			}
 		case option == "-e" || option == "--editable" || strings.HasPrefix(line, "git+") || strings.Contains(line, "://") && !strings.Contains(line, "@ "):
 			source := strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(line, "--editable"), "-e"))
 			m.dependencies = append(m.dependencies, dependency{ecosystem: PyPI, name: named(source), source: source})
@@ -237,6 +244,7 @@ func readRequirements(content []byte) (*manifest, error) {
 			}
 		}
 	}
+	m.usual(index)
 	return m, nil
 }
 
@@ -260,29 +268,94 @@ func at(doc table, keys ...string) table {
 	return doc
 }
 
-// tableDependencies reads a table of Poetry, Pipenv or Cargo.
-func (m *manifest) tableDependencies(e Ecosystem, group string, t table) {
+// tableDependencies reads a table of Poetry, Pipenv, uv or Cargo. registries are the URLs of the registries
+// that the file names, by their names in lower case.
+func (m *manifest) tableDependencies(e Ecosystem, group string, t table, registries map[string]string) {
 	for name, v := range t {
-		d := dependency{ecosystem: e, name: name, group: group}
-		switch v := v.(type) {
-		case string:
-			d.version = v
-		case table:
-			d.version, _ = v["version"].(string)
-			if renamed, ok := v["package"].(string); ok {
-				d.name = renamed
-			}
-			for _, k := range []string{"git", "url", "path", "file", "registry-index"} {
-				if s, ok := v[k].(string); ok {
-					d.source = s
-				}
-			}
-		}
 		if name == "python" && e == PyPI {
 			continue
 		}
-		m.dependencies = append(m.dependencies, d)
+		d := dependency{ecosystem: e, name: name, group: group}
+		if version, ok := v.(string); ok {
+			d.version = version
+		}
+		all := tables(v)
+		if len(all) == 0 {
+			m.dependencies = append(m.dependencies, d)
+		}
+		for i, t := range all { // Poetry has lists, too, for example one entry for each platform
+			d := d
+			if i > 0 {
+				d.group = fmt.Sprintf("%s %d", group, i)
+			}
+			d.described(t, registries)
+			m.dependencies = append(m.dependencies, d)
+		}
 	}
+}
+
+// described reads the table of one dependency.
+func (d *dependency) described(t table, registries map[string]string) {
+	text := func(key string) string {
+		s, _ := t[key].(string)
+		return s
+	}
+	d.version = text("version")
+	if renamed := text("package"); renamed != "" {
+		d.name = renamed
+	}
+	for _, k := range []string{"git", "url", "path", "file"} {
+		if s := text(k); s != "" {
+			d.source = s
+		}
+	}
+	if own, _ := t["workspace"].(bool); own && d.source == "" {
+		d.source = "workspace:"
+	}
+	if d.source != "" {
+		return
+	}
+	named := []string{"source", "index"}
+	if d.ecosystem == Crates {
+		named = []string{"registry"}
+	}
+	place := text("registry-index")
+	for _, k := range named {
+		if name := text(k); name != "" && place == "" {
+			place = registryNamed(name, registries)
+		}
+	}
+	if place != "" && !standardRegistry(place) {
+		d.source, d.indexed = place, true
+	}
+}
+
+// registryNamed returns the URL of a registry by its name, or registry: and its name; "": it is the usual
+// one.
+func registryNamed(name string, registries map[string]string) string {
+	lower := strings.ToLower(name)
+	if place, ok := registries[lower]; ok {
+		return place
+	}
+	if lower == "pypi" || lower == "crates-io" {
+		return ""
+	}
+	return "registry:" + name
+}
+
+// registriesOf returns the URLs of lists of tables by their names in lower case.
+func registriesOf(lists ...any) map[string]string {
+	out := map[string]string{}
+	for _, list := range lists {
+		for _, t := range tables(list) {
+			name, named := t["name"].(string)
+			place, ok := t["url"].(string)
+			if named && ok {
+				out[strings.ToLower(name)] = place
+			}
+		}
+	}
+	return out
 }
 
 // list reads a list of requirements of PEP 508.
@@ -319,27 +392,28 @@ func readPyproject(content []byte) (*manifest, error) {
 	for group, v := range at(doc, "dependency-groups") {
 		m.list("group "+group, v)
 	}
-	poetry := at(doc, "tool", "poetry")
-	m.tableDependencies(PyPI, "poetry", at(poetry, "dependencies"))
-	m.tableDependencies(PyPI, "poetry dev", at(poetry, "dev-dependencies"))
+	poetry, uv := at(doc, "tool", "poetry"), at(doc, "tool", "uv")
+	registries := registriesOf(poetry["source"], uv["index"])
+	m.tableDependencies(PyPI, "poetry", at(poetry, "dependencies"), registries)
+	m.tableDependencies(PyPI, "poetry dev", at(poetry, "dev-dependencies"), registries)
 	for group := range at(poetry, "group") {
-		m.tableDependencies(PyPI, "poetry "+group, at(poetry, "group", group, "dependencies"))
+		m.tableDependencies(PyPI, "poetry "+group, at(poetry, "group", group, "dependencies"), registries)
 	}
 	m.urls(poetry["source"])
-	m.urls(at(doc, "tool", "uv")["index"])
-	for name, v := range at(doc, "tool", "uv", "sources") {
-		if t, ok := v.(table); ok {
-			m.tableDependencies(PyPI, "uv source", table{name: t})
-		}
-	}
+	m.urls(uv["index"])
+	m.tableDependencies(PyPI, uvSource, at(uv, "sources"), registries)
 	sortDependencies(m)
 	return m, nil
 }
 
-// urls reads a list of tables with URLs of registries.
-func (m *manifest) urls(v any) {
-	var items []table
+// uvSource is the group of entries that say where uv finds a package.
+const uvSource = "uv source"
+
+// tables returns the tables of a table or of a list.
+func tables(v any) (items []table) {
 	switch v := v.(type) {
+	case table:
+		items = []table{v}
 	case []table:
 		items = v
 	case []any:
@@ -349,9 +423,26 @@ func (m *manifest) urls(v any) {
 			}
 		}
 	}
-	for _, t := range items {
+	return items
+}
+
+// urls reads a list of tables with URLs of registries.
+func (m *manifest) urls(v any) {
+	for _, t := range tables(v) {
 		if s, ok := t["url"].(string); ok {
 			m.registries = append(m.registries, s)
+		}
+	}
+}
+
+// usual gives the dependencies without a source the registry that a file names in place of the usual one.
+func (m *manifest) usual(place string) {
+	if place == "" || standardRegistry(place) {
+		return
+	}
+	for i, d := range m.dependencies {
+		if d.source == "" {
+			m.dependencies[i].source, m.dependencies[i].indexed = place, true
 		}
 	}
 }
@@ -363,8 +454,12 @@ func readPipfile(content []byte) (*manifest, error) {
 	}
 	m := &manifest{}
 	m.urls(doc["source"])
+	registries := registriesOf(doc["source"])
 	for _, group := range []string{"packages", "dev-packages"} {
-		m.tableDependencies(PyPI, group, at(doc, group))
+		m.tableDependencies(PyPI, group, at(doc, group), registries)
+	}
+	if len(m.registries) > 0 {
+		m.usual(m.registries[0])
 	}
 	for i := range m.dependencies {
 		m.dependencies[i].loose = true // Pipfile.lock pins what Pipfile leaves open
@@ -381,17 +476,17 @@ func readCargo(content []byte) (*manifest, error) {
 	m := &manifest{}
 	groups := []string{"dependencies", "dev-dependencies", "build-dependencies"}
 	for _, g := range groups {
-		m.tableDependencies(Crates, g, at(doc, g))
-		m.tableDependencies(Crates, "workspace "+g, at(doc, "workspace", g))
+		m.tableDependencies(Crates, g, at(doc, g), nil)
+		m.tableDependencies(Crates, "workspace "+g, at(doc, "workspace", g), nil)
 		for target := range at(doc, "target") {
-			m.tableDependencies(Crates, target+" "+g, at(doc, "target", target, g))
+			m.tableDependencies(Crates, target+" "+g, at(doc, "target", target, g), nil)
 		}
 	}
 	for registry := range at(doc, "patch") {
-		m.tableDependencies(Crates, "patch "+registry, at(doc, "patch", registry))
+		m.tableDependencies(Crates, "patch "+registry, at(doc, "patch", registry), nil)
 	}
 	for i, d := range m.dependencies {
-		m.dependencies[i].loose = d.source != "" // a version beside a path counts only when it is published
+		m.dependencies[i].loose = d.source != "" && !d.indexed // a version beside a path counts only when it is published
 	}
 	sortDependencies(m)
 	return m, nil
@@ -401,31 +496,64 @@ var (
 	gem       = regexp.MustCompile(`^\s*gem[\s(]+["']([^"']+)["'](.*)`)
 	gemSource = regexp.MustCompile(`^\s*source[\s(]+["']([^"']+)["']`)
 	gemPlace  = regexp.MustCompile(`\b(?:git|github|path|gist|bitbucket):\s*["']([^"']+)["']|:(?:git|github|path)\s*=>\s*["']([^"']+)["']`)
+	gemFrom   = regexp.MustCompile(`\bsource:\s*["']([^"']+)["']|:source\s*=>\s*["']([^"']+)["']`)
 	quoted    = regexp.MustCompile(`["']([^"']+)["']`)
+	// rubyOpens and rubyCloses match lines that begin and end a block.
+	rubyOpens  = regexp.MustCompile(`^\s*(?:if|unless|case|begin|def|while|until|for|class|module)\b|(?:\bdo|\{)\s*(?:\|[^|]*\|)?\s*(?:#.*)?$`)
+	rubyCloses = regexp.MustCompile(`^\s*(?:end\b|\})`)
 )
 
 func readGemfile(content []byte) (*manifest, error) {
 	m := &manifest{}
+	usual, other := false, "" // sources of the whole file: the usual one, and another
+	blocks := []string{""}    // sources of the blocks that the line is in
 	for line := range strings.Lines(string(content)) {
-		if s := gemSource.FindStringSubmatch(line); s != nil {
-			m.registries = append(m.registries, s[1])
-			continue
+		line = strings.TrimRight(line, "\r\n")
+		source := gemSource.FindStringSubmatch(line)
+		within := blocks[len(blocks)-1]
+		switch opens := rubyOpens.MatchString(line); {
+		case source != nil && opens:
+			blocks = append(blocks, source[1])
+		case opens:
+			blocks = append(blocks, within)
+		case rubyCloses.MatchString(line) && len(blocks) > 1:
+			blocks = blocks[:len(blocks)-1]
+		case source != nil && standardRegistry(source[1]):
+			usual = true
+		case source != nil:
+			other = source[1]
 		}
-		g := gem.FindStringSubmatch(line)
-		if g == nil {
-			continue
+		if source != nil {
+			m.registries = append(m.registries, source[1])
+		} else if g := gem.FindStringSubmatch(line); g != nil {
+			m.dependencies = append(m.dependencies, gemOf(g[1], g[2], within))
 		}
-		d := dependency{ecosystem: RubyGems, name: g[1]}
-		if p := gemPlace.FindStringSubmatch(g[2]); p != nil {
-			if d.source = p[1] + p[2]; !strings.Contains(p[0], "path") && !strings.Contains(d.source, ":") {
-				d.source = "github:" + d.source
-			}
-		} else if v := quoted.FindStringSubmatch(g[2]); v != nil && strings.HasPrefix(strings.TrimLeft(g[2], " ,"), v[0][:1]) {
-			d.version = v[1]
-		}
-		m.dependencies = append(m.dependencies, d)
+	}
+	if !usual {
+		m.usual(other)
 	}
 	return m, nil
+}
+
+// gemOf reads the options of a gem in a block with a source.
+func gemOf(name, options, within string) dependency {
+	d := dependency{ecosystem: RubyGems, name: name}
+	if p := gemPlace.FindStringSubmatch(options); p != nil {
+		if d.source = p[1] + p[2]; !strings.Contains(p[0], "path") && !strings.Contains(d.source, ":") {
+			d.source = "github:" + d.source
+		}
+		return d
+	}
+	if v := quoted.FindStringSubmatch(options); v != nil && strings.HasPrefix(strings.TrimLeft(options, " ,"), v[0][:1]) {
+		d.version = v[1]
+	}
+	if p := gemFrom.FindStringSubmatch(options); p != nil {
+		within = p[1] + p[2]
+	}
+	if within != "" && !standardRegistry(within) {
+		d.source, d.indexed = within, true
+	}
+	return d
 }
 
 func readComposer(content []byte) (*manifest, error) {

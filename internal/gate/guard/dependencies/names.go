@@ -2,6 +2,7 @@ package dependencies
 
 import (
 	"embed"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -42,13 +43,18 @@ func popular(e Ecosystem, name string) bool {
 	return found
 }
 
+var pythonRuns = regexp.MustCompile(`[-_.]+`)
+
+// Normal returns the form in which an ecosystem compares names: names with the same form are one package.
+func Normal(e Ecosystem, name string) string { return normal(e, name) }
+
 // normal returns the form in which an ecosystem compares names.
 func normal(e Ecosystem, name string) string {
 	switch e {
 	case PyPI:
-		return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
+		return strings.ToLower(pythonRuns.ReplaceAllString(name, "-"))
 	case Crates:
-		return strings.ReplaceAll(name, "_", "-")
+		return strings.ToLower(strings.ReplaceAll(name, "_", "-"))
 	case NuGet, Composer:
 		return strings.ToLower(name)
 	case Go:

@@ -56,6 +56,11 @@ func (r *report) released(d change.Dependency, asked time.Time, minAge time.Dura
 	case change.StatusUnknown:
 		r.add(RuleAgeUnknown, contract.SeverityMedium, d.Name, "it is not known when %s of %s was published (%s): check it", what, d.Ecosystem, d.Reason)
 	case change.StatusLocal:
+		if d.Claimed {
+			r.add(RuleLocal, contract.SeverityMedium, d.Name, "%s is taken for the package in %s, which the change adds, so its registry was not asked: "+
+				"check that this package is the one that is used", what, d.Reason)
+			return
+		}
 		r.add(RuleLocal, contract.SeverityMinor, d.Name, "%s is taken for the package in %s, so its registry was not asked", what, d.Reason)
 	case change.StatusFound:
 		r.age(d, what, asked, minAge)
