@@ -1,5 +1,6 @@
 # The default bundle. Major findings stop a change: some always, the others until a named person
-# approves that it leaves the host. Medium and minor findings are information.
+# approves that it leaves the host. Medium and minor findings are information, except those about what
+# could not be examined or looked up.
 package rgpt.defaults
 
 import data.rgpt.lib
@@ -53,6 +54,11 @@ weighs(f) if f.severity == "major"
 weighs(f) if {
 	f.severity == "medium"
 	lib.unreadable(f)
+}
+
+weighs(f) if {
+	f.severity == "medium"
+	lib.unaged(f)
 }
 
 deny contains lib.reason(m.finding) if {

@@ -78,12 +78,18 @@ test_major_findings_of_a_review_ask_about_what_leaves_the_host if {
 	count(defaults.needs_approval) == 0 with input as change("release", "run", [found("minor", "review", "tests")])
 }
 
-test_young_and_missing_dependencies_ask_and_unknown_ages_inform if {
+test_young_missing_and_unknown_dependencies_ask if {
 	every rule in ["young", "not-found", "no-version"] {
 		count(defaults.needs_approval) == 1 with input as change("release", "run", [found("major", "dependencies", rule)])
 		count(defaults.info) == 1 with input as change("step", "builder", [found("major", "dependencies", rule)])
 	}
-	doc := change("release", "run", [found("medium", "dependencies", "age-unknown")])
-	count(defaults.needs_approval) == 0 with input as doc
-	count(defaults.info) == 1 with input as doc
+	every rule in ["age-unknown", "local"] {
+		doc := change("release", "run", [found("medium", "dependencies", rule)])
+		count(defaults.needs_approval) == 1 with input as doc
+		count(defaults.needs_approval) == 0 with input as object.union(doc, {"run": {"pushes": false}})
+		count(defaults.info) == 1 with input as change("step", "builder", [found("medium", "dependencies", rule)])
+		lowered := change("release", "run", [found("minor", "dependencies", rule)])
+		count(defaults.needs_approval) == 0 with input as lowered
+		count(defaults.info) == 1 with input as lowered
+	}
 }

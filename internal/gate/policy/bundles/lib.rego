@@ -48,6 +48,14 @@ invented(f) if {
 	f.rule in {"not-found", "no-version"}
 }
 
+# unaged: it is not known how old a dependency is, or the change itself adds the package for which it is
+# taken, so that it may be one that nobody looked up.
+unaged(f) if {
+	f.guard == "dependencies"
+	f.rule in {"age-unknown", "local"}
+	f.severity in {"major", "medium"}
+}
+
 # labelled: the run has one of these labels.
 labelled(names) if {
 	some l in input.labels
