@@ -69,8 +69,12 @@ func runAsHelper() int {
 	if err := limitSelf(task); err != nil {
 		return exitSetup
 	}
+	limit, err := task.limit()
+	if err != nil {
+		return exitSetup
+	}
 	// The parser and the compiler ignore contexts.
-	time.AfterFunc(task.Timeout, func() { os.Exit(exitTimeout) })
+	time.AfterFunc(limit, func() { os.Exit(exitTimeout) })
 	answer := task.evaluate(context.Background())
 	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
 		return 1
@@ -83,7 +87,7 @@ func runAsHelper() int {
 func limitSelf(task helperTask) error {
 	debug.SetMemoryLimit(task.Memory * 3 / 4)
 	debug.SetMaxStack(int(task.Memory / 4))
-	seconds := uint64((task.Timeout+time.Second-1)/time.Second) + 1
+	seconds := uint64((task.Timeout+task.preparation()+time.Second-1)/time.Second) + 1
 	for _, l := range []struct {
 		resource int
 		value    uint64
@@ -100,6 +104,43 @@ func limitSelf(task helperTask) error {
 		}
 	}
 	return nil
+}
+
+// compileTime is how long a helper may take in addition to compile the built-in policies, twice.
+const compileTime = 10 * time.Second
+
+// preparation is how long a task may take before its own policies are compiled.
+func (t helperTask) preparation() time.Duration {
+	if t.Package == Operator {
+		return compileTime
+	}
+	return 0
+}
+
+// limit returns how long compiling and evaluating the policies of a task may take from now on. The
+// built-in policies are compiled together with an operator's, whose time that must not use up: so they
+// are compiled alone before, and the time of that is added.
+func (t helperTask) limit() (time.Duration, error) {
+	if t.Package != Operator {
+		return t.Timeout, nil
+	}
+	began := time.Now()
+	all, err := parseBuiltIn()
+	if err != nil {
+		return 0, err
+	}
+	if _, err := compile(all, false); err != nil {
+		return 0, err
+	}
+	return t.Timeout + time.Since(began), nil
+}
+
+func parseBuiltIn() (map[string]*ast.Module, error) {
+	own, err := allBuiltIn()
+	if err != nil {
+		return nil, err
+	}
+	return parse(own, "", nil)
 }
 
 // evaluate compiles and evaluates the policies of a task. Without input, it only compiles them.
@@ -130,11 +171,8 @@ func (t helperTask) evaluate(ctx context.Context) helperAnswer {
 func (t helperTask) prepare(ctx context.Context) (query, error) {
 	rules, all := repositoryRules, map[string]*ast.Module{}
 	if t.Package == Operator {
-		own, err := allBuiltIn()
-		if err != nil {
-			return query{}, err
-		}
-		if all, err = parse(own, "", nil); err != nil {
+		var err error
+		if all, err = parseBuiltIn(); err != nil {
 			return query{}, err
 		}
 		rules = operatorRules

@@ -151,7 +151,7 @@ func (e *Engine) runHelper(ctx context.Context, task helperTask) (answer helperA
 	case <-ctx.Done():
 		return answer, 0, context.Cause(ctx)
 	}
-	limited, cancel := context.WithTimeout(ctx, task.Timeout+startTime)
+	limited, cancel := context.WithTimeout(ctx, task.Timeout+task.preparation()+startTime)
 	defer cancel()
 	executable := e.options.Executable
 	if executable == "" {
