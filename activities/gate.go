@@ -52,7 +52,7 @@ func (a *Activities) JudgeChange(ctx context.Context, in contract.GateInput) (co
 	return out, err
 }
 
-// addPeople adds to a verdict about a release who has approved it before, and who may not approve it.
+// addPeople adds to a verdict about a release the person who has approved it before, and the authors of the change.
 func (a *Activities) addPeople(ctx context.Context, run store.Run, v *contract.GateVerdict) (err error) {
 	if v.ApprovedBy, err = verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject, v.ID); err != nil || v.Approver != contract.ApproverNotAuthor {
 		return err
