@@ -47,9 +47,19 @@ func (a *Activities) JudgeChange(ctx context.Context, in contract.GateInput) (co
 	}
 	out := slim(v, run.Settings.Gate.Approver)
 	if err == nil && in.Stage == contract.GateRelease {
-		out.ApprovedBy, err = verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject)
+		err = a.addPeople(ctx, run, &out)
 	}
 	return out, err
+}
+
+// addPeople adds to a verdict about a release the person who has approved it before, and the authors of the change.
+func (a *Activities) addPeople(ctx context.Context, run store.Run, v *contract.GateVerdict) (err error) {
+	if v.ApprovedBy, err = verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject, v.ID); err != nil || v.Approver != contract.ApproverNotAuthor {
+		return err
+	}
+	known, err := verdicts.Authors(ctx, a.Store, run)
+	v.Authors = known[:min(len(known), contract.MaxGateAuthors)]
+	return err
 }
 
 // verdict returns the stored verdict, or judges the change: for the first time, or because the policies
@@ -372,7 +382,7 @@ func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.
 	case v.Decision == contract.GateDeny:
 		return fault.New(contract.ClassSafety, contract.CodeDenied, "the policy gate denied the release of run %d (verdict %d); nothing was released", run.ID, v.ID)
 	}
-	by, err := verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject)
+	by, err := verdicts.ApprovedBy(ctx, a.Store, run.ID, v.Subject, 0)
 	if err == nil {
 		err = a.ownApproval(ctx, run, in, by, approverOf(v, run.Settings.Gate.Approver), v.ID)
 	}

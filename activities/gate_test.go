@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -109,11 +110,12 @@ func TestAReleaseThatNeedsApprovalIsMadeOnlyIfAPersonApprovedExactlyThis(t *test
 	require.NotNil(t, failure)
 	require.Contains(t, failure.Message, "needs the approval of a named person")
 
+	shown := verdict.ID + 1
 	approve := func(by, subject string) {
 		for _, status := range []string{"pending", "granted"} {
 			h.seq++
 			_, err := h.Store.Record(t.Context(), store.Source{WorkflowID: "w", WorkflowRunID: "r"}, contract.Record{
-				RunID: h.run.ID, Seq: h.seq, Notes: map[string]string{"id": "release", "kind": contract.ApprovalRelease, "status": status, "by": by, "subject": subject},
+				RunID: h.run.ID, Seq: h.seq, Notes: map[string]string{"id": "release", "kind": contract.ApprovalRelease, "status": status, "by": by, "subject": subject, "verdict": strconv.FormatInt(shown, 10)},
 			})
 			require.NoError(t, err)
 		}
@@ -128,6 +130,11 @@ func TestAReleaseThatNeedsApprovalIsMadeOnlyIfAPersonApprovedExactlyThis(t *test
 	require.Nil(t, failure)
 	again, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
 	require.Nil(t, failure)
+	require.Empty(t, again.ApprovedBy, "a person who saw another verdict did not consent to what this one says")
+	shown = verdict.ID
+	approve("ann", verdict.Subject)
+	again, failure = do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
 	require.Equal(t, "ann", again.ApprovedBy, "a repeat of the run need not ask again")
 }
 
@@ -140,6 +147,15 @@ func TestAnAuthorsApprovalDoesNotReleaseIfThePolicyWantsAnother(t *testing.T) {
 	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
 	require.Nil(t, failure)
 	require.Equal(t, contract.ApproverNotAuthor, verdict.Approver)
+	require.Empty(t, verdict.Authors)
+	h.seq++
+	_, err := h.Store.Record(t.Context(), store.Source{WorkflowID: "w", WorkflowRunID: "r"}, contract.Record{RunID: h.run.ID, Seq: h.seq, Events: []contract.EventDraft{
+		{Type: contract.EventCheckReceived, Payload: map[string]any{"by": "cid", "check_kind": contract.CheckComment}},
+	}})
+	require.NoError(t, err)
+	verdict, failure = do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, []string{"cid"}, verdict.Authors, "the people that the releaser would refuse, whatever the workflow knows")
 	release.Gate, release.ApprovedBy, release.Authors = verdict.Subject, "ann", []string{"Ann"}
 	for _, status := range []string{"pending", "granted"} {
 		h.seq++

@@ -152,10 +152,17 @@ type GateVerdict struct {
 	Total   int          `json:"total,omitempty"`
 	// Approver restricts the approvers of the change: ApproverNotAuthor; empty: anyone with a name.
 	Approver string `json:"approver,omitempty"`
-	// ApprovedBy is the person who has approved the release of exactly this before; empty: nobody.
+	// ApprovedBy is the person who has approved the release of exactly this before, because of this very
+	// verdict; empty: nobody.
 	ApprovedBy string `json:"approved_by,omitempty"`
-	Cold       bool   `json:"cold,omitempty"`
+	// Authors are the first people that the database knows as authors of the change, if Approver says that
+	// they may not approve it.
+	Authors []string `json:"authors,omitempty"`
+	Cold    bool     `json:"cold,omitempty"`
 }
+
+// MaxGateAuthors is the maximum number of authors of a verdict in a history. The releaser knows all.
+const MaxGateAuthors = 200
 
 // MaxGateReasons is the maximum number of reasons of a verdict in a history.
 const MaxGateReasons = 10

@@ -253,13 +253,16 @@ CREATE CONSTRAINT TRIGGER orchestrator_ledger_evals AFTER INSERT ON orchestrator
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION rgpt_ledger_eval();
 
 -- +goose StatementBegin
--- Webhooks, without their secrets: of a new secret, only that there is one.
+-- Webhooks, without their secrets: of a new secret, only that there is one. The path of a URL may be one,
+-- too, as with chat services, so an entry has its scheme and host, and a digest that tells URLs apart.
 CREATE FUNCTION rgpt_ledger_webhook() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
     sender TEXT := current_setting('rgpt.by', true);
     hook orchestrator_webhooks := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
     object TEXT := 'webhook ' || hook.id;
-    about JSONB := jsonb_build_object('url', rgpt_ledger_text(hook.url), 'name', nullif(hook.name, ''), 'events', to_jsonb(hook.events),
+    about JSONB := jsonb_build_object('url', rgpt_ledger_text(substring(hook.url FROM '^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*')),
+                                      'url_digest', 'sha256:' || encode(sha256(convert_to(hook.url, 'UTF8')), 'hex'),
+                                      'name', nullif(hook.name, ''), 'events', to_jsonb(hook.events),
                                       'project', nullif(hook.project, ''), 'enabled', hook.enabled);
 BEGIN
     IF TG_OP = 'INSERT' THEN

@@ -69,6 +69,7 @@ type runFixture struct {
 	reviews     []contract.ReviewInput
 	unanswered  [][]string           // of calls to finish that were refused
 	replays     *contract.ReplaySpec // of the builder
+	onRecord    func(contract.Record)
 }
 
 func newRunFixture(t *testing.T) *runFixture {
@@ -300,6 +301,9 @@ func (w *runFixture) failing(name string) error {
 
 // record applies a record once, like the database does.
 func (w *runFixture) record(ctx context.Context, rec contract.Record) (contract.RecordResult, error) {
+	if w.onRecord != nil {
+		w.onRecord(rec)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := fmt.Sprint(activity.GetInfo(ctx).WorkflowExecution, rec.Seq)

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,6 +204,13 @@ func TestNothingIsPushedByAStaleVerdict(t *testing.T) {
 			require.Contains(t, w.released.Gate, " x")
 		})
 	}
+	t.Run("the labels are as they were judged again", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		w.gate = allowed
+		w.fail[contract.ActivityRelease], w.left[contract.ActivityRelease] = stale, 1
+		require.Equal(t, contract.StatusDone, w.orchestrate(t, func(s *contract.Settings) { gated(s); s.MaxRetries = 0 }).Status)
+	})
 	t.Run("the releaser refuses a verdict that is not stale", func(t *testing.T) {
 		t.Parallel()
 		w := newRunFixture(t)
@@ -215,11 +224,20 @@ func TestNothingIsPushedByAStaleVerdict(t *testing.T) {
 func TestLabelsThatAreTooLateForAReleaseAreInTheEventsOfTheRun(t *testing.T) {
 	t.Parallel()
 	w := newLabelled(t, contract.GateDeny)
+	judge := w.gate
+	w.gate = func(in contract.GateInput) contract.GateVerdict {
+		v := judge(in)
+		if v.Decision == contract.GateDeny {
+			v.ApprovedBy = "ann"
+		}
+		return v
+	}
 	w.releases = func(int) { w.set(" x") }
 	w.after(time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"}) })
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
 	var said map[string]any
 	for _, p := range w.payloads(contract.EventRunUpdated) {
+		require.NotContains(t, p, "approved_before", "the release has been made")
 		if p["labels_too_late"] == true {
 			said = p
 		}
@@ -239,4 +257,101 @@ func TestALabelOnARunThatWatchesItsBranchIsJudgedBeforeItsNextPush(t *testing.T)
 	require.Equal(t, contract.CodeRejected, result.Failure.Code)
 	require.Equal(t, "c0ffee", result.Commit)
 	require.Len(t, w.commits, 1)
+}
+
+func TestAQuestionIsAskedAgainAboutAnotherVerdictOnTheSame(t *testing.T) {
+	t.Parallel()
+	w := newLabelled(t, contract.GateNeedsApproval)
+	judge, upgraded := w.gate, false
+	w.gate = func(in contract.GateInput) contract.GateVerdict {
+		v := judge(in)
+		if upgraded && in.Stage == contract.GateRelease { // other guards
+			v.ID, v.Reasons[0].Text = 2, "another reason"
+		}
+		return v
+	}
+	w.after(time.Minute, func() {
+		upgraded = true
+		w.set("")
+	})
+	w.after(2*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"}) })
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+	var reasons []any
+	for _, p := range w.payloads(contract.EventApprovalRequested) {
+		reasons = append(reasons, p["reason"])
+	}
+	require.Equal(t, []any{"a.yml:3: not like this", "a.yml:3: another reason"}, reasons)
+}
+
+func TestARejectionCountsUntilItsQuestionIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	w := newLabelled(t, contract.GateNeedsApproval)
+	judge := w.gate
+	w.gate = func(in contract.GateInput) contract.GateVerdict {
+		v := judge(in)
+		if w.now() != "" {
+			v.ApprovedBy = "bob"
+		}
+		return v
+	}
+	asked := ""
+	var rejected *answer
+	w.after(time.Minute, func() {
+		asked = "digest of " + w.judged[1].To.Tree
+		w.set(" x")
+	})
+	w.onRecord = func(rec contract.Record) { // the new verdict is known, and what follows from it is being written
+		for _, e := range rec.Events {
+			if p, ok := e.Payload.(map[string]any); ok && p["approved_before"] == true {
+				rejected = w.update(contract.UpdateReject, contract.Command{ID: "1", By: "ann", Subject: asked})
+			}
+		}
+	}
+	require.Equal(t, contract.CodeRejected, w.orchestrate(t, gated).Failure.Code)
+	require.NotNil(t, rejected)
+	require.NoError(t, rejected.err)
+	require.Equal(t, []string{"pending " + asked, "rejected " + asked}, w.asked())
+	require.Empty(t, w.commits)
+}
+
+func TestLabelsThatNeverStayTheSameKeepNobodyFromAnswering(t *testing.T) {
+	t.Parallel()
+	for name, label := range map[string]string{"other subjects": " x%d", "the same subject": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newLabelled(t, contract.GateNeedsApproval)
+			judge := w.gate
+			var at []time.Time
+			w.gate = func(in contract.GateInput) contract.GateVerdict {
+				at = append(at, w.env.Now())
+				return judge(in)
+			}
+			const every, times = 5 * time.Second, 120 // until 11 minutes
+			for i := range times {
+				w.after(time.Minute+time.Duration(i)*every, func() { w.set(strings.ReplaceAll(label, "%d", strconv.Itoa(i))) })
+			}
+			judged := 0
+			var first, second *answer
+			w.after(10*time.Minute, func() {
+				judged = len(at)
+				first = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "ann"})
+			})
+			w.after(40*time.Minute, func() { second = w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "bob"}) })
+			require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+			require.NotNil(t, first)
+			require.NoError(t, first.err)
+			require.Equal(t, 2+20, judged, "of the step, of the release, and of the labels")
+			for i := 3; i < judged; i++ {
+				require.GreaterOrEqual(t, at[i].Sub(at[i-1]), 10*time.Second)
+			}
+			if label == "" {
+				require.Equal(t, "ann", w.released.ApprovedBy)
+				return
+			}
+			require.NotNil(t, second)
+			require.NoError(t, second.err, "what the first one approved is not what is released")
+			require.Equal(t, "bob", w.released.ApprovedBy)
+			require.True(t, strings.HasSuffix(w.released.Gate, w.now()))
+		})
+	}
 }

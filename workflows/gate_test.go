@@ -396,3 +396,44 @@ func TestWhoApprovedExactlyThisBeforeIsNotAskedAgain(t *testing.T) {
 		})
 	}
 }
+
+func TestAnApprovalIsNotTakenOverIfItIsNotNeeded(t *testing.T) {
+	t.Parallel()
+	for name, decision := range map[string]contract.GateDecision{"allowed": contract.GateAllow, "denied": contract.GateDeny} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRunFixture(t)
+			w.gate = func(in contract.GateInput) contract.GateVerdict {
+				if in.Stage != contract.GateRelease {
+					return allowed(in)
+				}
+				v := verdictOn(in, decision, "labels")
+				v.ApprovedBy = "ann"
+				return v
+			}
+			w.orchestrate(t, gated)
+			for _, p := range w.payloads(contract.EventRunUpdated) {
+				require.NotContains(t, p, "approved_before")
+			}
+			require.Empty(t, w.released.ApprovedBy)
+		})
+	}
+}
+
+func TestAnAuthorThatOnlyTheDatabaseKnowsCannotApprove(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.gate = func(in contract.GateInput) contract.GateVerdict {
+		v := asksForAnother(in)
+		v.Authors = []string{"bob"}
+		return v
+	}
+	var own *answer
+	w.after(time.Minute, func() {
+		own = w.update(contract.UpdateApprove, contract.Command{ID: "1", By: "Bob"})
+		w.update(contract.UpdateApprove, contract.Command{ID: "2", By: "cara"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, gated).Status)
+	require.ErrorContains(t, own.err, "not an author of the change")
+	require.Equal(t, "cara", w.released.ApprovedBy)
+}

@@ -20,7 +20,7 @@ var changes = []Change{
 	},
 	{
 		ID: "record-commands-to-a-recovery", Date: "2026-11-27",
-		Reason: "A deliberation that has ended records at once the commands that it passes on to its recovery, for the audit ledger.",
+		Reason: "A deliberation records commands at once, also those that it passes on to its recovery, for the audit ledger.",
 		Remove: "When no deliberation of v0.1.0 runs or is replayed.",
 	},
 }

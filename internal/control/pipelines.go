@@ -406,7 +406,7 @@ func (p *Pipelines) send(ctx context.Context, id int64, name string, c contract.
 	defer cancel()
 	again := c.ID != ""
 	c.ID = cmp.Or(c.ID, uuid.NewString())
-	c.Reason = telemetry.Redact(c.Reason)
+	c.By, c.Reason = telemetry.Redact(c.By), telemetry.Redact(c.Reason)
 	ack, err := p.update(limited, id, name, c.ID, c)
 	var refusal *sdktemporal.ApplicationError
 	if again && errors.As(err, &refusal) {

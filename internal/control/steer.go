@@ -28,7 +28,8 @@ var ErrNoAnswer = errors.New("no response in time")
 
 // Steer sends a command as the named update to a run and waits for the response. Commands with the
 // same ID count as one. If the run rejects the command, the error is a HUMAN_ERROR with the reason,
-// and the run is unchanged.
+// and the run is unchanged. Secrets are removed from the sender and the reason before they become
+// part of a history.
 func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Command) (contract.Ack, error) {
 	run, err := r.Store.Run(ctx, id)
 	if err != nil { // it is clearer
@@ -43,6 +44,7 @@ func (r *Runs) Steer(ctx context.Context, id int64, name string, c contract.Comm
 		}
 	}
 	c.ID = cmp.Or(c.ID, uuid.NewString())
+	c.By, c.Reason = telemetry.Redact(c.By), telemetry.Redact(c.Reason)
 	ack, err := r.update(ctx, id, name, c.ID, c)
 	var app *sdktemporal.ApplicationError
 	if errors.As(err, &app) && r.awaitCaughtUp(ctx, id) {

@@ -12,6 +12,8 @@ import (
 	"go.temporal.io/sdk/mocks"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
 func TestEveryFormOfATimeoutOfAWorkflowIsRecognised(t *testing.T) {
@@ -65,14 +67,15 @@ type flooded struct {
 	mocks.Client
 	signals error
 	got     []string
+	args    any // of the last signal
 }
 
 func (f *flooded) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
 	return nil, serviceerror.NewFailedPrecondition("The limit on the total number of distinct updates in this workflow has been reached (2000). Make sure …")
 }
 
-func (f *flooded) SignalWorkflow(_ context.Context, _, _, name string, _ any) error {
-	f.got = append(f.got, "signal "+name)
+func (f *flooded) SignalWorkflow(_ context.Context, _, _, name string, args any) error {
+	f.got, f.args = append(f.got, "signal "+name), args
 	return f.signals
 }
 
@@ -104,4 +107,22 @@ func TestAWorkflowThatTakesNoMoreUpdatesIsStillCommanded(t *testing.T) {
 			require.Equal(t, c.got, f.got)
 		})
 	}
+}
+
+func TestCommandsReachHistoriesAndTheLedgerWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	f, stored := &flooded{}, storetest.Setup(t)
+	runs := &Runs{Store: stored.Store, Temporal: f}
+	secret := "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+	_, err := runs.Steer(t.Context(), stored.First.ID, contract.UpdatePause, contract.Command{By: "ann " + secret, Reason: "with " + secret})
+	require.NoError(t, err)
+	require.Equal(t, []string{"signal " + contract.UpdatePause}, f.got)
+	require.NotContains(t, fmt.Sprint(f.args), secret)
+
+	p, _, err := stored.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: "o", Settings: contract.DeliberationSettings{Mode: contract.ModeLocal}})
+	require.NoError(t, err)
+	_, err = runs.Pipelines().Stop(t.Context(), p.ID, contract.PipelineCommand{By: "ann " + secret, Reason: "with " + secret})
+	require.NoError(t, err)
+	require.Len(t, f.got, 2)
+	require.NotContains(t, fmt.Sprint(f.args), secret)
 }

@@ -183,7 +183,7 @@ func title(objective string) string {
 // spawnedPayload is the payload of the event of a new pipeline; its id is added when it is known.
 func spawnedPayload(objective string, settings contract.DeliberationSettings, attempt int, prior int64) map[string]any {
 	payload := map[string]any{
-		"objective": fault.Clip(objective, pipelineSummary), "auto_continue": settings.AutoContinue, "mode": settings.Mode,
+		"objective": fault.Clip(telemetry.Redact(objective), pipelineSummary), "auto_continue": settings.AutoContinue, "mode": settings.Mode,
 		"status": contract.PipelineSpawned, "attempt": attempt,
 	}
 	if prior != 0 {

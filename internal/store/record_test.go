@@ -433,7 +433,7 @@ func TestAnApprovalIsKeptForEachSubject(t *testing.T) {
 	write(map[string]string{"kind": "release", "status": "granted", "by": "ann", "subject": "a"})
 	ask("b")
 	require.Equal(t, []string{"a granted ann a", "b pending  "}, rows(), "the approval of another subject is kept")
-	by, err := verdicts.ApprovedBy(t.Context(), b.Store, b.First.ID, "a")
+	by, err := verdicts.ApprovedBy(t.Context(), b.Store, b.First.ID, "a", 0)
 	require.NoError(t, err)
 	require.Equal(t, "ann", by)
 	ask("c")
@@ -449,7 +449,7 @@ func TestAnApprovalIsKeptForEachSubject(t *testing.T) {
 	require.Contains(t, again, "a pending  ", "and the same is asked about again")
 	require.Len(t, again, 4)
 	approver := func() string {
-		by, err := verdicts.ApprovedBy(t.Context(), b.Store, b.First.ID, "a")
+		by, err := verdicts.ApprovedBy(t.Context(), b.Store, b.First.ID, "a", 0)
 		require.NoError(t, err)
 		return by
 	}

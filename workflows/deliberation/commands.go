@@ -74,8 +74,9 @@ func (d *deliberation) recordCommand(ctx workflow.Context, name string, c contra
 	if c.Passed {
 		return
 	}
-	if d.Ending.Finished && workflow.GetVersion(ctx, "record-commands-to-a-recovery", workflow.DefaultVersion, 1) != workflow.DefaultVersion {
-		d.RowStale = true // nothing else is recorded while the recovery runs
+	add := d.AddEvent
+	if workflow.GetVersion(ctx, "record-commands-to-a-recovery", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		add = d.AddCommand
 	}
 	if name == contract.UpdateSwitchModel {
 		return
@@ -93,7 +94,7 @@ func (d *deliberation) recordCommand(ctx workflow.Context, name string, c contra
 	if c.Timeout > 0 {
 		payload["timeout_seconds"] = c.Timeout.Seconds()
 	}
-	d.AddCommand(contract.EventPipelineCommanded, payload)
+	add(contract.EventPipelineCommanded, payload)
 }
 
 // refuse records why a signal had no effect, unless the pipeline is over.
@@ -161,7 +162,7 @@ func (d *deliberation) applySwitchModel(ctx workflow.Context, c contract.Pipelin
 	d.ordered = max(d.ordered, c.Order)
 	d.SwitchModels(c.Models, "a switch on the fly by "+sender(c))
 	if c.Order == 0 && !c.Passed { // otherwise, its run or the pipeline before it recorded the switch
-		d.AddCommand(contract.EventModelsSwitched, map[string]any{"models": c.Models, "by": c.By, "reason": c.Reason, "text": switched(c)})
+		d.AddEvent(contract.EventModelsSwitched, map[string]any{"models": c.Models, "by": c.By, "reason": c.Reason, "text": switched(c)})
 	}
 	if d.Ending.Finished { // its usage stays in its row
 		d.switchRecoveryModels(ctx, c)

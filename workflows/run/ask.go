@@ -32,6 +32,7 @@ type question struct {
 type approval struct {
 	id        string
 	kind      string
+	subject   string              // of an approval, when it was asked for
 	action    contract.HealAction // for help: the action to take
 	granted   bool
 	rejected  bool
@@ -140,8 +141,9 @@ func (r *run) open(ctx workflow.Context, q question, plan []reminder) (*approval
 
 // approvalRecord returns the record of a request for an approval, and the content of its event.
 func (r *run) approvalRecord(a *approval, until time.Time) (contract.Record, map[string]any) {
+	a.subject = r.subject(a.kind)
 	payload := map[string]any{"approval_id": a.id, "kind": a.kind, "deadline": until}
-	notes := map[string]string{"id": a.id, "kind": a.kind, "status": "pending", "deadline": until.Format(time.RFC3339), "subject": r.subject(a.kind)}
+	notes := map[string]string{"id": a.id, "kind": a.kind, "status": "pending", "deadline": until.Format(time.RFC3339), "subject": a.subject}
 	if reason := r.releaseReason(); a.kind == contract.ApprovalRelease && reason != "" {
 		notes["reason"], payload["reason"] = reason, reason
 		if r.Protected.Total > 0 {
@@ -176,7 +178,8 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 	case a.rejected: // recorded when the answer was received, like an approval
 		return r.notApproved(a)
 	case a.granted:
-		r.Approved[a.kind] = state.Consent{Subject: r.subject(a.kind), By: a.by}
+		r.relabels = 0
+		r.Approved[a.kind] = state.Consent{Subject: r.subject(a.kind), By: a.by, Verdict: r.verdictOf(a.kind)}
 		return nil
 	}
 	rec := records.EventRecord(contract.EventApprovalExpired, a.payload())
@@ -189,9 +192,22 @@ func (r *run) askApproval(ctx workflow.Context, kind string) *contract.Failure {
 }
 
 // hasApproval reports whether a person has already approved this very plan or tree: a phase that
-// runs again after a heal asks again only if it has changed.
+// runs again after a heal asks again only if it has changed, or if other guards or policies have made
+// another verdict about it.
 func (r *run) hasApproval(kind string) bool {
-	return r.Approved[kind].Subject == r.subject(kind)
+	given := r.Approved[kind]
+	if r.atOnce && given.Verdict != 0 && given.Verdict != r.verdictOf(kind) {
+		return false
+	}
+	return given.Subject == r.subject(kind)
+}
+
+// verdictOf returns the gate's verdict that an approval is about, 0 for none.
+func (r *run) verdictOf(kind string) int64 {
+	if kind != contract.ApprovalRelease {
+		return 0
+	}
+	return r.Gate.ID
 }
 
 // approverOf returns the person who approved this very plan or tree, "" if nobody did.
@@ -349,10 +365,26 @@ func (r *run) checkAnswer(c contract.Command) error {
 		return commands.Rejected("%s", a.outcome())
 	case a.input != nil:
 		return commands.Rejected("run %d asks a question that needs one of %d options: rgpt run answer %d OPTION", r.in.RunID, len(a.input.Options), r.in.RunID)
-	case c.Subject != "" && !a.intervention() && c.Subject != r.subject(a.kind):
-		return commands.Rejected("approval %s is about %s now, not %s; look at it again (rgpt run inspect %d)", a.id, r.subject(a.kind), c.Subject, r.in.RunID)
 	}
 	return nil
+}
+
+// otherSubject returns the error of an answer that is about another subject than the one that a person is
+// asked about now.
+func (r *run) otherSubject(c contract.Command, now string) error {
+	a := r.controls.approval
+	if c.Subject == "" || a.intervention() || c.Subject == now {
+		return nil
+	}
+	return commands.Rejected("approval %s is about %s now, not %s; look at it again (rgpt run inspect %d)", a.id, now, c.Subject, r.in.RunID)
+}
+
+// checkReject accepts a rejection of what the person was asked about, also while it is judged again.
+func (r *run) checkReject(c contract.Command) error {
+	if err := r.checkAnswer(c); err != nil {
+		return err
+	}
+	return r.otherSubject(c, r.controls.approval.subject)
 }
 
 func (r *run) checkApprove(c contract.Command) error {
@@ -360,10 +392,13 @@ func (r *run) checkApprove(c contract.Command) error {
 		return err
 	}
 	a := r.controls.approval
+	if err := r.otherSubject(c, r.subject(a.kind)); err != nil {
+		return err
+	}
 	switch {
 	case c.PlanID != 0 && a.kind != contract.ApprovalPlan:
 		return commands.Rejected("approval %s is for the %s; the plan can no longer be edited", a.id, a.kind)
-	case a.kind == contract.ApprovalRelease && r.atOnce && (r.Relabelled || r.judging):
+	case a.kind == contract.ApprovalRelease && r.atOnce && (r.mustJudge() || r.judging):
 		return commands.Rejected("the labels of run %d were changed, so its release is judged again; look at the verdict (rgpt run inspect %d), then answer",
 			r.in.RunID, r.in.RunID)
 	case a.kind == contract.ApprovalRelease && contract.Nameless(c.By):
@@ -447,7 +482,11 @@ func (r *run) answer(event contract.EventType, status string) contract.Record {
 		return records.EventRecord(contract.EventRunUpdated, map[string]any{"answered": a.id, "by": a.by, "reason": a.reason})
 	}
 	r.controls.last = a
+	subject := r.subject(a.kind)
+	if a.rejected { // perhaps while it is judged again
+		subject = a.subject
+	}
 	rec := records.EventRecord(event, a.payload())
-	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason, "subject": r.subject(a.kind)}
+	rec.Notes = map[string]string{"id": a.id, "kind": a.kind, "status": status, "by": a.by, "reason": a.reason, "subject": subject}
 	return rec
 }

@@ -67,7 +67,7 @@ func (r *run) handle(ctx workflow.Context, before *snapshot) error {
 	approve.Prepare = r.readEdited
 	if err := r.commands.Register(ctx, commandIDs,
 		approve,
-		r.command(contract.UpdateReject, r.checkAnswer, r.applyReject),
+		r.command(contract.UpdateReject, r.checkReject, r.applyReject),
 		r.command(contract.UpdatePause, r.checkPause, r.applyPause),
 		r.command(contract.UpdateResume, r.checkResume, r.applyResume),
 		r.command(contract.UpdateSwitchModel, r.checkSwitchModel, r.applySwitchModel),

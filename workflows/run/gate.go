@@ -13,8 +13,22 @@ import (
 )
 
 // judgeRelease has the policy gate judge what the run would release, and keeps its verdict for the
-// approval and the release. It returns the failure of a change that is denied.
+// approval and the release. It takes over an approval that was given because of the same verdict. It returns
+// the failure of a change that is denied.
 func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef) *contract.Failure {
+	failure := r.judge(ctx, execution)
+	if failure != nil {
+		return failure
+	}
+	if err := r.adoptApproval(ctx); err != nil {
+		r.Gate = contract.GateVerdict{}
+		return r.failureOf(err)
+	}
+	return nil
+}
+
+// judge is judgeRelease, except that it leaves the approvals alone.
+func (r *run) judge(ctx workflow.Context, execution contract.ExecutionRef) *contract.Failure {
 	if !r.atOnce {
 		r.Gate, r.Relabelled = contract.GateVerdict{}, false
 	}
@@ -25,26 +39,26 @@ func (r *run) judgeRelease(ctx workflow.Context, execution contract.ExecutionRef
 	verdict, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityGate, len(r.Stages), func(quick bool) any {
 		return r.gateInput(execution, quick)
 	}, func(v contract.GateVerdict) bool { return v.Cold })
-	r.Gate = verdict
-	if err == nil {
-		err = r.adoptApproval(ctx)
-	}
 	if err != nil {
 		r.Gate = contract.GateVerdict{}
 		return r.failureOf(err)
 	}
+	r.Gate = verdict
+	for _, by := range verdict.Authors { // the workflow of a run may know fewer of them than the releaser
+		r.AddAuthor(by)
+	}
 	return commands.Denied("the change of the run", verdict)
 }
 
-// adoptApproval takes over the approval of exactly what was judged, which a person gave in an attempt that
-// is being repeated: nobody is asked twice about the same.
+// adoptApproval takes over the approval of exactly what was judged, if one is needed. A person gave it
+// because of this very verdict, in an attempt that is being repeated: nobody is asked twice about the same.
 func (r *run) adoptApproval(ctx workflow.Context) error {
 	by, kind := r.Gate.ApprovedBy, contract.ApprovalRelease
-	_, named := r.needsRelease()
-	if by == "" || r.hasApproval(kind) || named && contract.Nameless(by) || r.needsOther() && r.Authored(by) {
+	needed, named := r.needsRelease()
+	if !needed || by == "" || r.hasApproval(kind) || named && contract.Nameless(by) || r.needsOther() && r.Authored(by) {
 		return nil
 	}
-	r.Approved[kind] = state.Consent{Subject: r.subject(kind), By: by}
+	r.Approved[kind] = state.Consent{Subject: r.subject(kind), By: by, Verdict: r.Gate.ID}
 	_, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, map[string]any{
 		"approved_before": true, "kind": kind, "subject": r.Gate.Subject, "approved_by": by, "verdict_id": r.Gate.ID,
 	}))
@@ -74,7 +88,7 @@ func (r *run) gateInput(execution contract.ExecutionRef, quick bool) contract.Ga
 func (r *run) awaitRelease(ctx workflow.Context) *contract.Failure {
 	r.atOnce = r.judgesLabelsAtOnce(ctx)
 	for {
-		if r.Relabelled {
+		if r.mustJudge() {
 			if failure := r.judgeAgain(ctx); failure != nil {
 				return failure
 			}

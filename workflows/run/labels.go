@@ -1,11 +1,21 @@
 package run
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
+)
+
+const (
+	// relabelPause is the shortest time between two judgements because of labels.
+	relabelPause = 10 * time.Second
+	// maxRelabels is the number of judgements because of labels until a person answers. A client that keeps
+	// changing labels must neither keep people from answering, nor cost more than these.
+	maxRelabels = 20
 )
 
 // withdrawnReason says why a question is withdrawn.
@@ -32,8 +42,25 @@ func (r *run) receiveLabels(ctx workflow.Context) {
 // change from now on are judged afterwards.
 func (r *run) beginJudging(ctx workflow.Context) {
 	if r.atOnce = r.judgesLabelsAtOnce(ctx); r.atOnce {
-		r.Relabelled = false
+		r.Relabelled, r.relabels = false, 0
 	}
+}
+
+// mustJudge reports whether the labels were changed since the release was judged. After too many
+// judgements, the labels are judged when a person has answered.
+func (r *run) mustJudge() bool {
+	return r.Relabelled && (!r.atOnce || r.relabels < maxRelabels)
+}
+
+// awaitRelabelPause waits until labels may be judged again, or until a condition holds.
+func (r *run) awaitRelabelPause(ctx workflow.Context, over func() bool) error {
+	now := workflow.Now(ctx)
+	pause := relabelPause - now.Sub(r.relabelledAt)
+	if r.relabelledAt.IsZero() || pause <= 0 {
+		return nil
+	}
+	_, err := workflow.AwaitWithTimeout(ctx, pause, over)
+	return err
 }
 
 // judgeAgain has the release judged with the run's current labels, and reviewed if they demand it.
@@ -42,6 +69,11 @@ func (r *run) beginJudging(ctx workflow.Context) {
 func (r *run) judgeAgain(ctx workflow.Context) *contract.Failure {
 	tester := r.Executions[string(contract.PhaseTester)]
 	if r.atOnce {
+		if err := r.awaitRelabelPause(ctx, func() bool { return false }); err != nil {
+			return r.failureOf(err)
+		}
+		r.relabelledAt = workflow.Now(ctx)
+		r.relabels++
 		r.judging, r.Relabelled = true, false
 		defer func() { r.judging = false }()
 		if err := r.flush(ctx); err != nil {
@@ -66,19 +98,25 @@ func (r *run) judgeAgain(ctx workflow.Context) *contract.Failure {
 
 // outOfDate reports whether an unanswered question is about a verdict that other labels may change.
 func (r *run) outOfDate(a *approval) bool {
-	return r.atOnce && a.kind == contract.ApprovalRelease && !a.answered() && r.Relabelled
+	return r.atOnce && a.kind == contract.ApprovalRelease && !a.answered() && r.mustJudge()
 }
 
 // judgeAsked judges a release again that a person is asked about. The question stays if it is about the
 // same and still needed; otherwise it is withdrawn.
 func (r *run) judgeAsked(ctx workflow.Context, a *approval) *contract.Failure {
-	subject := r.subject(a.kind)
-	failure := r.judgeAgain(ctx)
+	if err := r.awaitRelabelPause(ctx, a.answered); err != nil {
+		return r.failureOf(err)
+	}
 	if a.answered() { // rejected meanwhile
 		return nil
 	}
+	subject, verdict := r.subject(a.kind), r.Gate.ID
+	failure := r.judgeAgain(ctx)
+	if a.answered() {
+		return nil
+	}
 	needed, _ := r.needsRelease()
-	if failure == nil && needed && r.subject(a.kind) == subject && !r.hasApproval(a.kind) {
+	if failure == nil && needed && r.subject(a.kind) == subject && r.Gate.ID == verdict && !r.hasApproval(a.kind) {
 		return nil
 	}
 	a.withdrawn, r.controls.approval = true, nil
@@ -97,7 +135,7 @@ func (r *run) judgeAsked(ctx workflow.Context, a *approval) *contract.Failure {
 
 // awaitLabels judges changes of the labels that arrived while a release was about to start.
 func (r *run) awaitLabels(ctx workflow.Context, p contract.Phase) *contract.Failure {
-	for p == contract.PhaseReleaser && r.atOnce && r.Relabelled {
+	for p == contract.PhaseReleaser && r.atOnce && r.mustJudge() {
 		if failure := r.awaitRelease(ctx); failure != nil {
 			return failure
 		}
@@ -116,7 +154,7 @@ func (r *run) noteLateLabels(ctx workflow.Context) {
 	}
 	r.Relabelled = false
 	made := r.Gate
-	failure := r.judgeRelease(ctx, r.Executions[string(contract.PhaseTester)])
+	failure := r.judge(ctx, r.Executions[string(contract.PhaseTester)])
 	now := r.Gate
 	r.Gate = made
 	if now.Subject == made.Subject {

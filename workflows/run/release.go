@@ -27,12 +27,17 @@ func (r *run) findProtected(ctx workflow.Context) error {
 }
 
 // releaseBranch creates the branch with the run's commits, the report and the zip. If the releaser
-// finds other labels than those that were judged, the release is judged again first.
+// finds other labels than those that were judged, the release is judged again first. The labels may have
+// changed back meanwhile, so it is also tried again with the same verdict, but only once.
 func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	result, failure := r.publish(ctx, execution)
-	for r.atOnce && failure != nil && failure.Code == contract.CodeStaleVerdict {
+	refused := "" // the subject that was tried again
+	for r.atOnce && failure != nil && failure.Code == contract.CodeStaleVerdict && r.Gate.Subject != refused {
 		judged := r.Gate.Subject
 		r.Relabelled = true
+		if !r.mustJudge() {
+			break // the labels never stay the same
+		}
 		if end := r.awaitRelease(ctx); end != nil {
 			return nil, end
 		}
@@ -40,7 +45,7 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 			return nil, end
 		}
 		if r.Gate.Subject == judged {
-			break // it is not the labels
+			refused = judged
 		}
 		result, failure = r.publish(ctx, execution)
 	}

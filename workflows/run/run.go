@@ -59,6 +59,8 @@ type run struct {
 	affinities        map[string]*affinity.Affinity           // by phase or step
 	atOnce            bool                                    // a change of labels is judged at once
 	judging           bool                                    // a change of labels is being judged
+	relabels          int                                     // judgements of labels since a person answered
+	relabelledAt      time.Time                               // when the last one began
 	errorTypeShown    bool                                    // Temporal shows the class of a failure
 	deliberation      workflow.ChildWorkflowFuture            // the latest one about the plan; nil: none
 	knownMemberModels map[contract.Agent]contract.ModelChoice // models of the deliberation's members, as last sent to them

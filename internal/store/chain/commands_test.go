@@ -77,6 +77,13 @@ func TestCommandsToPipelinesAreEntriesOfTheirSenders(t *testing.T) {
 	commanded(t, f, func() error { spawn(contract.ByAPI, ""); return nil }, "client api: pipeline.spawned pipeline 2")
 	commanded(t, f, func() error { spawn("", ""); return nil }, "client unnamed: pipeline.spawned pipeline 3")
 
+	secret := "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+	entries = commanded(t, f, func() error {
+		_, _, err := f.SpawnPipeline(t.Context(), store.NewPipelineRow{Objective: strings.Repeat("x", 480) + " " + secret, Settings: settings, By: "ann"})
+		return err
+	}, "person ann: pipeline.spawned pipeline 4")
+	require.NotContains(t, string(entries[0].Details), "ghp_", "also where the objective is cut")
+
 	source := store.Source{WorkflowID: contract.PipelineWorkflowID(p.ID), WorkflowRunID: "first"}
 	record := contract.PipelineRecord{PipelineID: p.ID, RunID: p.RunID, Seq: 1, Events: []contract.EventDraft{
 		{Type: contract.EventPipelineUpdated, Payload: map[string]any{"status": contract.PipelineRunning}},
@@ -89,9 +96,9 @@ func TestCommandsToPipelinesAreEntriesOfTheirSenders(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"person bob: pipeline.commanded pipeline 1", "client unnamed: models_switched pipeline 1", "client dashboard: pipeline.commanded pipeline 1",
-	}, lines(since(t, f, 4)))
+	}, lines(since(t, f, 5)))
 	recovery := contract.NewPipeline{RunID: p.RunID, Prior: p.ID, Attempt: 2, Settings: settings}
-	commanded(t, f, func() error { _, err := f.CreatePipeline(t.Context(), recovery); return err }, "system rgpt: pipeline.spawned pipeline 4")
+	commanded(t, f, func() error { _, err := f.CreatePipeline(t.Context(), recovery); return err }, "system rgpt: pipeline.spawned pipeline 5")
 }
 
 func TestChoicesOfModelsAreEntries(t *testing.T) {
@@ -219,12 +226,16 @@ func TestWebhooksAreEntriesWithoutTheirSecrets(t *testing.T) {
 	var hook store.Webhook
 	add := func() (err error) {
 		hook, _, _, err = f.CreateWebhook(t.Context(), store.NewWebhook{
-			URL: "https://u:p4ss@example.com/hook?token=t0ken", Name: "team", Secret: "whsec_first", Enabled: true, Most: 10, Key: "k", By: "ann",
+			URL: "https://u:p4ss@hooks.example.com/services/T0/B0/p4th?token=t0ken", Name: "team", Secret: "whsec_first", Enabled: true, Most: 10, Key: "k", By: "ann",
 		})
 		return err
 	}
 	all := commanded(t, f, add, "person ann: webhook.added webhook 1")
-	require.JSONEq(t, `{"url": "https://example.com/hook", "name": "team", "events": [], "enabled": true}`, string(all[0].Details))
+	var details map[string]any
+	require.NoError(t, json.Unmarshal(all[0].Details, &details))
+	require.Regexp(t, "^sha256:[0-9a-f]{64}$", details["url_digest"])
+	delete(details, "url_digest")
+	require.Equal(t, map[string]any{"url": "https://hooks.example.com", "name": "team", "events": []any{}, "enabled": true}, details)
 	commanded(t, f, add) // a repeat of the request
 	change := func(c store.WebhookChange) func() error {
 		return func() error { _, err := f.ChangeWebhook(t.Context(), hook.ID, c); return err }
@@ -248,7 +259,7 @@ func TestWebhooksAreEntriesWithoutTheirSecrets(t *testing.T) {
 	}, "system rgpt: webhook.disabled webhook 1")
 	all = append(all, commanded(t, f, func() error { return f.DeleteWebhook(t.Context(), hook.ID, contract.ByAPI) }, "client api: webhook.removed webhook 1")...)
 	for _, e := range append(all, changed...) {
-		for _, hidden := range []string{"whsec", "p4ss", "t0ken"} {
+		for _, hidden := range []string{"whsec", "p4ss", "p4th", "t0ken"} {
 			require.NotContains(t, string(e.Details), hidden)
 		}
 	}

@@ -12,21 +12,28 @@ import (
 
 const approvedSubject = `-- name: ApprovedSubject :one
 SELECT a.decided_by FROM (
-    SELECT o.decided_by, o.status FROM orchestrator_approvals o
+    SELECT o.decided_by, o.status, o.verdict_id FROM orchestrator_approvals o
     WHERE o.run_id = $1 AND o.kind = $2 AND o.status IN ('granted', 'rejected') AND o.subject = $3 AND o.subject <> ''
     ORDER BY o.asked DESC LIMIT 1) AS a
-WHERE a.status = 'granted'
+WHERE a.status = 'granted' AND ($4::bigint = 0 OR a.verdict_id = $4::bigint)
 `
 
 type ApprovedSubjectParams struct {
-	RunID   int64
-	Kind    string
-	Subject string
+	RunID     int64
+	Kind      string
+	Subject   string
+	VerdictID int64
 }
 
-// The person who approved exactly this, if the last answer about it is an approval.
+// The person who approved exactly this, if the last answer about it is an approval, and if a verdict is
+// given, one of what it said.
 func (q *Queries) ApprovedSubject(ctx context.Context, arg ApprovedSubjectParams) (string, error) {
-	row := q.db.QueryRow(ctx, approvedSubject, arg.RunID, arg.Kind, arg.Subject)
+	row := q.db.QueryRow(ctx, approvedSubject,
+		arg.RunID,
+		arg.Kind,
+		arg.Subject,
+		arg.VerdictID,
+	)
 	var decided_by string
 	err := row.Scan(&decided_by)
 	return decided_by, err
@@ -437,13 +444,14 @@ WHERE e.run_id = $1 AND coalesce(e.payload ->> 'by', '') <> '' AND (
     e.event_type IN ('message.added', 'input.answered')
     OR e.event_type = 'approval.granted' AND e.payload ? 'plan_id'
     OR e.event_type = 'intervention.resolved' AND e.payload ->> 'answer' = 'retry' AND coalesce(e.payload ->> 'reason', '') <> ''
+    OR e.event_type = 'pipeline.commanded' AND e.payload ->> 'command' = 'record_error'
     OR e.event_type = 'check.received' AND e.payload ->> 'check_kind' = 'comment')
 GROUP BY e.payload ->> 'by' ORDER BY min(e.seq)
 `
 
 // The people who steered the agents of a run or edited its plan, in that order: they sent messages or
-// comments that agents carried out, answered its planner, helped with instructions, or approved a plan
-// that they had edited.
+// comments that agents carried out, answered its planner, helped with instructions, approved a plan that
+// they had edited, or reported an error to a member of the deliberation about its plan.
 func (q *Queries) Steerers(ctx context.Context, runID int64) ([]string, error) {
 	rows, err := q.db.Query(ctx, steerers, runID)
 	if err != nil {

@@ -45,22 +45,24 @@ FROM orchestrator_gate_verdicts v
 WHERE v.run_id = @run_id ORDER BY v.id;
 
 -- name: ApprovedSubject :one
--- The person who approved exactly this, if the last answer about it is an approval.
+-- The person who approved exactly this, if the last answer about it is an approval, and if a verdict is
+-- given, one of what it said.
 SELECT a.decided_by FROM (
-    SELECT o.decided_by, o.status FROM orchestrator_approvals o
+    SELECT o.decided_by, o.status, o.verdict_id FROM orchestrator_approvals o
     WHERE o.run_id = @run_id AND o.kind = @kind AND o.status IN ('granted', 'rejected') AND o.subject = @subject AND o.subject <> ''
     ORDER BY o.asked DESC LIMIT 1) AS a
-WHERE a.status = 'granted';
+WHERE a.status = 'granted' AND (@verdict_id::bigint = 0 OR a.verdict_id = @verdict_id::bigint);
 
 -- name: Steerers :many
 -- The people who steered the agents of a run or edited its plan, in that order: they sent messages or
--- comments that agents carried out, answered its planner, helped with instructions, or approved a plan
--- that they had edited.
+-- comments that agents carried out, answered its planner, helped with instructions, approved a plan that
+-- they had edited, or reported an error to a member of the deliberation about its plan.
 SELECT (e.payload ->> 'by')::text AS steered_by FROM orchestrator_events e
 WHERE e.run_id = @run_id AND coalesce(e.payload ->> 'by', '') <> '' AND (
     e.event_type IN ('message.added', 'input.answered')
     OR e.event_type = 'approval.granted' AND e.payload ? 'plan_id'
     OR e.event_type = 'intervention.resolved' AND e.payload ->> 'answer' = 'retry' AND coalesce(e.payload ->> 'reason', '') <> ''
+    OR e.event_type = 'pipeline.commanded' AND e.payload ->> 'command' = 'record_error'
     OR e.event_type = 'check.received' AND e.payload ->> 'check_kind' = 'comment')
 GROUP BY e.payload ->> 'by' ORDER BY min(e.seq);
 

@@ -204,9 +204,12 @@ func record(row db.GateVerdict) (contract.GateRecord, error) {
 	return v, err
 }
 
-// ApprovedBy returns the person who approved the release of exactly this subject; empty: nobody.
-func ApprovedBy(ctx context.Context, st *store.Store, runID int64, subject string) (string, error) {
-	by, err := st.Queries().ApprovedSubject(ctx, db.ApprovedSubjectParams{RunID: runID, Kind: contract.ApprovalRelease, Subject: subject})
+// ApprovedBy returns the person who approved the release of exactly this subject, when asked because of
+// a verdict, or of any if it is 0; empty: nobody.
+func ApprovedBy(ctx context.Context, st *store.Store, runID int64, subject string, verdict int64) (string, error) {
+	by, err := st.Queries().ApprovedSubject(ctx, db.ApprovedSubjectParams{
+		RunID: runID, Kind: contract.ApprovalRelease, Subject: subject, VerdictID: verdict,
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}

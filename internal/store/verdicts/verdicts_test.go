@@ -107,7 +107,7 @@ func TestAVerdictNamesThePersonWhoApprovedExactlyWhatWasJudged(t *testing.T) {
 	answer("pending", "sha256:old", "")
 	answer("granted", "sha256:old", "ann")
 	by := func(subject string) string {
-		who, err := verdicts.ApprovedBy(t.Context(), f.Store, b.ID, subject)
+		who, err := verdicts.ApprovedBy(t.Context(), f.Store, b.ID, subject, 0)
 		require.NoError(t, err)
 		return who
 	}
@@ -167,6 +167,8 @@ func TestTheAuthorsOfARunAreThoseWhoSteeredAnyOfItsAttempts(t *testing.T) {
 		said(contract.EventInterventionResolved, map[string]any{"by": "eve", "answer": "retry", "reason": "do it so"}),
 		said(contract.EventInterventionResolved, map[string]any{"by": "said nothing", "answer": "retry", "reason": ""}),
 		said(contract.EventInterventionResolved, map[string]any{"by": "gave up", "answer": "give_up", "reason": "no"}),
+		said(contract.EventPipelineCommanded, map[string]any{"by": "continued it", "command": contract.UpdateContinue}),
+		said(contract.EventPipelineCommanded, map[string]any{"by": "gus", "command": contract.UpdateRecordError}),
 		said(contract.EventCheckReceived, map[string]any{"by": "fay", "check_kind": contract.CheckComment}),
 		said(contract.EventCheckReceived, map[string]any{"by": "ci", "check_kind": ""}),
 	}})
@@ -175,5 +177,5 @@ func TestTheAuthorsOfARunAreThoseWhoSteeredAnyOfItsAttempts(t *testing.T) {
 	require.NoError(t, err)
 	authors, err := verdicts.Authors(t.Context(), f.Store, run)
 	require.NoError(t, err)
-	require.Equal(t, []string{"Zoe", "ann", "bob", "cid", "dan", "eve", "fay"}, authors)
+	require.Equal(t, []string{"Zoe", "ann", "bob", "cid", "dan", "eve", "gus", "fay"}, authors)
 }

@@ -41,8 +41,9 @@ func (c *State) AddEvent(kind contract.EventType, payload map[string]any) {
 	c.RowStale = true
 }
 
-// AddCommand adds an event about a command to the outbox. It is written with the next record. Most commands
-// cause one, and so does the end; a command alone does not, as in earlier histories.
+// AddCommand adds an event about a command to a deliberation that began before commands had events. It is
+// written with the next record that has room left for it, so that it causes no record and moves nothing to a
+// later one: its history would not replay.
 func (c *State) AddCommand(kind contract.EventType, payload map[string]any) {
 	payload["pipeline_id"] = c.Input.PipelineID
 	c.commands = append(c.commands, contract.EventDraft{Type: kind, Payload: payload})
@@ -62,13 +63,13 @@ func (c *State) NextRecord(seq int64, now time.Time) contract.PipelineRecord {
 		rec.Change.Report, c.reports = c.reports[0], c.reports[1:]
 		room -= reportBytes
 	}
-	commands, room := cut(&c.commands, room)
 	rec.Entries, room = cut(&c.entries, room)
 	rec.Messages, room = cut(&c.said, room)
 	rec.Votes, room = cut(&c.cast, room)
 	rec.Errors, room = cut(&c.errs, room)
-	rec.Events, _ = cut(&c.events, room)
-	rec.Events = append(commands, rec.Events...)
+	rec.Events, room = cut(&c.events, room)
+	commands, _ := cut(&c.commands, room)
+	rec.Events = append(rec.Events, commands...)
 	c.RowStale, c.SettingsStale = false, false
 	return rec
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -448,4 +449,31 @@ func TestErrorsSayHowGraveTheyAre(t *testing.T) {
 		got = append(got, e.Severity)
 	}
 	require.Equal(t, []contract.Severity{contract.SeverityMajor, contract.SeverityMedium, contract.SeverityMinor}, got)
+}
+
+func TestCommandsOfEarlierDeliberationsLeaveTheirRecordsAsTheyWere(t *testing.T) {
+	t.Parallel()
+	records := func(commands int) (out []string) {
+		c := New(contract.DeliberationInput{}, start())
+		for range commands {
+			c.AddCommand(contract.EventPipelineCommanded, map[string]any{"text": strings.Repeat("x", 4<<10)})
+		}
+		for range 50 {
+			c.AddEvent(contract.EventPipelineUpdated, map[string]any{"text": strings.Repeat("x", 1<<10)})
+		}
+		for c.HasUnwritten() {
+			rec := c.NextRecord(1, start())
+			events := slices.DeleteFunc(rec.Events, func(e contract.EventDraft) bool { return e.Type == contract.EventPipelineCommanded })
+			commands -= len(rec.Events) - len(events)
+			out = append(out, fmt.Sprint(len(events)))
+		}
+		require.LessOrEqual(t, commands, 0, "where there is room, they are written")
+		return out
+	}
+	require.Len(t, records(0), 2)
+	require.Equal(t, records(0), records(3))
+	c := New(contract.DeliberationInput{}, start())
+	c.NextRecord(1, start())
+	c.AddCommand(contract.EventPipelineCommanded, map[string]any{})
+	require.False(t, c.HasUnwritten())
 }

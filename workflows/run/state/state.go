@@ -69,7 +69,10 @@ type Review struct {
 }
 
 // Consent is an approval, with its subject and the person who gave it.
-type Consent struct{ Subject, By string }
+type Consent struct {
+	Subject, By string
+	Verdict     int64 // of the gate that the person saw; 0: none, or given before it was noted
+}
 
 // AddAuthor notes that a person created the run, or steered or edited its change. The unnamed are not
 // noted.
