@@ -17,6 +17,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/forge/forgehttp"
+	"github.com/rocketgpt/orchestrator/internal/forge/github"
+	"github.com/rocketgpt/orchestrator/internal/forge/gitlab"
 )
 
 // Set is the forges of the configuration. It is safe for concurrent use.
@@ -198,7 +200,28 @@ func (s *Set) unknown(address string, r remote) error {
 }
 
 // clients connect to forges by their kind.
-var clients = map[forge.Kind]func(forgehttp.Options, config.ForgeApp) (forge.Service, error){}
+var clients = map[forge.Kind]func(forgehttp.Options, config.ForgeApp) (forge.Service, error){
+	forge.GitHub: openGitHub,
+	forge.GitLab: func(o forgehttp.Options, _ config.ForgeApp) (forge.Service, error) { return gitlab.New(o) },
+}
+
+func openGitHub(o forgehttp.Options, app config.ForgeApp) (forge.Service, error) {
+	if app == (config.ForgeApp{}) {
+		return github.New(o)
+	}
+	return github.NewApp(o, github.App{ID: app.ID, Installation: app.Installation, KeyFile: app.KeyFile})
+}
+
+// Close closes the connections that are not in use.
+func (s *Set) Close() {
+	for _, f := range s.forges {
+		f.mu.Lock()
+		if closer, ok := f.service.(interface{ Close() }); ok {
+			closer.Close()
+		}
+		f.mu.Unlock()
+	}
+}
 
 // connect returns the forge's service, which is made once.
 func (f *configured) connect() (forge.Service, error) {
@@ -222,8 +245,9 @@ func (f *configured) connect() (forge.Service, error) {
 	service, err := open(forgehttp.Options{
 		Name: f.name, Kind: kind, URL: f.url, Token: token, Timeout: cmp.Or(f.settings.Timeout, config.DefaultForgeTimeout),
 	}, f.settings.App)
-	if err == nil {
-		f.service = service
+	if err != nil {
+		return nil, err
 	}
-	return service, err
+	f.service = service
+	return service, nil
 }

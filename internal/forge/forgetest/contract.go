@@ -1,3 +1,6 @@
+// Package forgetest has what tests of forges need: a GitHub and a GitLab in memory, which answer as
+// the documents of their APIs say and serve their repositories to git, faults of requests, and the
+// contract that the client of each forge keeps.
 package forgetest
 
 import (

@@ -313,7 +313,7 @@ func testHostileTexts(t *testing.T, w World) {
 	require.Equal(t, forge.Open, pr.State, "a text is no command")
 }
 
-// shown returns a text as people see it: GitLab needs a backslash before what is no command.
+// shown returns a text as people see it: on GitLab, a backslash keeps a line from being a command.
 func shown(text string) string { return strings.TrimSpace(strings.ReplaceAll(text, `\/`, "/")) }
 
 func testLongLists(t *testing.T, w World) {

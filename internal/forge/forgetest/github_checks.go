@@ -51,6 +51,10 @@ func (g *GitHub) checkRoutes() {
 			http.Redirect(h.ResponseWriter, h.Request, h.storage.URL+"/"+strconv.FormatInt(s.id, 10)+"?sig=signature", http.StatusFound)
 		}
 	})
+	g.protectionRoutes()
+}
+
+func (g *GitHub) protectionRoutes() {
 	g.on("GET", "/rules/branches/{branch...}", false, func(h *hub) {
 		var checks []object
 		if h.PathValue("branch") == h.repo.DefaultBranch {

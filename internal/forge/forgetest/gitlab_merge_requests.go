@@ -51,6 +51,10 @@ func (g *GitLab) mergeRequestRoutes() {
 		}
 		l.send(http.StatusAccepted, object{"rebase_in_progress": true})
 	})
+	g.versionRoutes()
+}
+
+func (g *GitLab) versionRoutes() {
 	g.on("GET", "/merge_requests/{iid}/versions", false, func(l *lab) {
 		if p := l.find(true); p != nil {
 			l.sync(p)

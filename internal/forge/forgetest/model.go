@@ -146,7 +146,7 @@ func start(tb testing.TB, api http.Handler, s *server) {
 	tb.Cleanup(s.http.Close)
 }
 
-// serveGit serves a repository to those who have a token, as the password.
+// serveGit serves a repository to accounts, which use their token as the password.
 func (s *server) serveGit(code *cgi.Handler, w http.ResponseWriter, r *http.Request) {
 	_, password, _ := r.BasicAuth()
 	s.mu.Lock()
