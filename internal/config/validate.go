@@ -51,6 +51,8 @@ var forms = map[string]form{
 	"host":        {"a host name or address without a port", isHost},
 	"listen":      {"an address and port such as 127.0.0.1:8080", func(s string) bool { return isHostPort(s, 0) }},
 	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
+	"forgeurl":    {"an http or https URL without credentials and query", isForgeURL},
+	"remotehost":  {"a host such as ssh.example.com or git.example.com:2222", isRemoteHost},
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
 	"urisource":   {"a URI or path without spaces, such as /rgpt,", func(s string) bool { u, err := url.Parse(s); return err == nil && u.String() == s }},
@@ -282,6 +284,9 @@ func references(c *Config) []problem {
 		}
 	}
 	c.providerProblems(add)
+	for _, name := range slices.Sorted(maps.Keys(c.Forges)) {
+		c.Forges[name].problems("forges."+name, add)
+	}
 	names := map[string]bool{}
 	for i, check := range c.Verification.Custom {
 		if names[check.Name] {

@@ -25,13 +25,15 @@ const (
 // A repository is its path on the forge: owner/name, on GitLab with any number of groups.
 //
 // Every error is a *fault.Error whose message names the operation, the repository and the forge,
-// never a credential: CONFIG_ERROR if the credentials or their rights do not suffice or the object
-// does not exist, INFRA_ERROR with RetryAfter if a rate limit was reached or the forge is
-// unavailable, CodeBadRequest if it refused the request. Methods do not retry; their callers do.
+// never a credential: CONFIG_ERROR if the credentials or their rights do not suffice
+// (CodeUnauthorized) or the object does not exist or cannot be seen (CodeRepository), INFRA_ERROR
+// with RetryAfter if a rate limit was reached or the forge is unavailable, CONFIG_ERROR with
+// CodeBadRequest if it refused the request. Methods do not retry; their callers do.
 type Service interface {
 	// Kind returns the forge's kind.
 	Kind() Kind
-	// Access returns who the credentials belong to and what they may do with a repository.
+	// Access returns who the credentials belong to and what they may do with a repository. Without a
+	// repository (""), it returns only the former.
 	Access(ctx context.Context, repo string) (Access, error)
 	// Permission returns what a person may do with a repository: PermissionNone for a stranger.
 	Permission(ctx context.Context, repo, login string) (Permission, error)
@@ -41,8 +43,9 @@ type Service interface {
 	FindPullRequest(ctx context.Context, repo, head, base string) (*PullRequest, error)
 	// PullRequest returns a pull request by its number.
 	PullRequest(ctx context.Context, repo string, number int64) (PullRequest, error)
-	// CreatePullRequest opens a pull request. Labels and reviewers are set separately, because they
-	// may fail on their own.
+	// CreatePullRequest opens a pull request. If one is already open from the same head into the same
+	// base, it returns that one, unchanged: a call whose answer was lost can be repeated. Labels and
+	// reviewers are set separately, because they may fail on their own.
 	CreatePullRequest(ctx context.Context, repo string, opened NewPullRequest) (PullRequest, error)
 	// UpdatePullRequest changes what is set in the change.
 	UpdatePullRequest(ctx context.Context, repo string, number int64, change PullRequestChange) (PullRequest, error)
@@ -57,7 +60,8 @@ type Service interface {
 	// Review adds a review with comments on lines. It neither approves nor rejects.
 	Review(ctx context.Context, repo string, number int64, review NewReview) error
 	// Merge merges a pull request whose head is the given commit. It returns the commit on the base.
-	// A head that has moved, and a pull request that cannot be merged, are CodeMergeConflict.
+	// A head that has moved, and a pull request that cannot be merged, are a LOGIC_ERROR with
+	// CodeMergeConflict. One that was merged already with this head is no error.
 	Merge(ctx context.Context, repo string, number int64, merge Merge) (string, error)
 	// DeleteBranch deletes a branch; one that does not exist is no error.
 	DeleteBranch(ctx context.Context, repo, branch string) error
