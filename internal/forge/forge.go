@@ -7,6 +7,7 @@ package forge
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -51,9 +52,9 @@ type Service interface {
 	UpdatePullRequest(ctx context.Context, repo string, number int64, change PullRequestChange) (PullRequest, error)
 	// AddLabels adds labels to an issue or pull request, and creates those that the repository does
 	// not have. Labels that it has already stay.
-	AddLabels(ctx context.Context, repo string, number int64, labels []string) error
+	AddLabels(ctx context.Context, repo string, on Subject, labels []string) error
 	// RemoveLabel removes a label; one that is not set is no error.
-	RemoveLabel(ctx context.Context, repo string, number int64, label string) error
+	RemoveLabel(ctx context.Context, repo string, on Subject, label string) error
 	// RequestReviews asks people to review a pull request, besides those who were asked before. The
 	// forge may refuse people who cannot review.
 	RequestReviews(ctx context.Context, repo string, number int64, reviewers Reviewers) error
@@ -75,15 +76,41 @@ type Service interface {
 
 	// Issue returns an issue by its number.
 	Issue(ctx context.Context, repo string, number int64) (Issue, error)
-	// Issues returns the open issues with a label that changed since a time, the oldest change first.
+	// Issues returns the open issues with a label that changed since a time, the oldest change first:
+	// at most MaxIssues, so that the next call can continue since the last one. An empty label means
+	// all issues.
 	Issues(ctx context.Context, repo, label string, since time.Time) ([]Issue, error)
-	// Comments returns the comments on an issue or pull request since a time, the oldest first: those
-	// of the conversation and those on lines of a change.
-	Comments(ctx context.Context, repo string, number int64, since time.Time) ([]Comment, error)
+	// Comments returns the comments on an issue or pull request that were made or edited since a time,
+	// the oldest first: those of the conversation and those on lines of a change.
+	Comments(ctx context.Context, repo string, on Subject, since time.Time) ([]Comment, error)
 	// AddComment adds a comment to an issue or pull request.
-	AddComment(ctx context.Context, repo string, number int64, text string) (Comment, error)
+	AddComment(ctx context.Context, repo string, on Subject, text string) (Comment, error)
 	// Reply answers a comment in its thread, or below it where the forge has no thread for it.
-	Reply(ctx context.Context, repo string, number int64, to Comment, text string) (Comment, error)
+	Reply(ctx context.Context, repo string, on Subject, to Comment, text string) (Comment, error)
+}
+
+// MaxIssues is the maximum number of issues that Service.Issues returns.
+const MaxIssues = 1000
+
+// Subject is an issue or a pull request. On GitLab, an issue and a merge request may have the same
+// number.
+type Subject struct {
+	Number      int64
+	PullRequest bool
+}
+
+// OnIssue returns the subject that is an issue.
+func OnIssue(number int64) Subject { return Subject{Number: number} }
+
+// OnPullRequest returns the subject that is a pull request.
+func OnPullRequest(number int64) Subject { return Subject{Number: number, PullRequest: true} }
+
+// String names the subject, for messages.
+func (s Subject) String() string {
+	if s.PullRequest {
+		return "pull request " + strconv.FormatInt(s.Number, 10)
+	}
+	return "issue " + strconv.FormatInt(s.Number, 10)
 }
 
 // Permission is what a person or token may do with a repository. Greater ones include lesser ones.
