@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/test/gitea"
 )
 
@@ -23,16 +24,15 @@ func TestAKilledServerStartsAgainWithItsAddressAndData(t *testing.T) {
 	commit := s.Commit(t, repo, "change", "Change a file", map[string]string{"a.txt": "three\n", "new.txt": "new\n"})
 	require.Equal(t, commit, s.Head(t, repo, "change"))
 	number := s.PullRequest(t, s.Bot, repo, "change", "main", "A change")
+	svc := connect(t, s.URL, s.Bot)
 	s.Kill(t)
+	_, err := svc.PullRequest(t.Context(), repo, number)
+	requireFault(t, err, contract.ClassInfra, contract.CodeUnavailable, repo, s.Bot.Token)
 	require.Error(t, s.Call(t.Context(), s.Bot, http.MethodGet, "/version", nil, nil), "it is not there")
 	s.Restart(t)
-	var got struct {
-		Number int64
-		Head   struct{ SHA string }
-	}
-	s.Do(t, s.Bot, http.MethodGet, "/repos/"+repo+"/pulls/1", nil, &got)
-	require.Equal(t, number, got.Number)
-	require.Equal(t, commit, got.Head.SHA)
+	got, err := svc.PullRequest(t.Context(), repo, number)
+	require.NoError(t, err)
+	require.Equal(t, commit, got.HeadCommit)
 
 	hooks := gitea.Receive(t)
 	s.Webhook(t, repo, hooks.URL, "secret", "issues")

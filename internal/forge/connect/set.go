@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/forge/forgehttp"
+	"github.com/rocketgpt/orchestrator/internal/forge/gitea"
 )
 
 // Set is the forges of the configuration. It is safe for concurrent use.
@@ -198,7 +199,9 @@ func (s *Set) unknown(address string, r remote) error {
 }
 
 // clients connect to forges by their kind.
-var clients = map[forge.Kind]func(forgehttp.Options, config.ForgeApp) (forge.Service, error){}
+var clients = map[forge.Kind]func(forgehttp.Options, config.ForgeApp) (forge.Service, error){
+	forge.Gitea: func(o forgehttp.Options, _ config.ForgeApp) (forge.Service, error) { return gitea.New(o) },
+}
 
 // connect returns the forge's service, which is made once.
 func (f *configured) connect() (forge.Service, error) {
