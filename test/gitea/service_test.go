@@ -400,7 +400,7 @@ func TestAReviewIsPlacedOnItsLinesAndAnswered(t *testing.T) {
 	require.Equal(t, []any{"a b.txt", 10, "owner", "Fixed"}, []any{answer.Path, answer.Line, answer.Author, answer.Body})
 	plain, err := svc.Reply(t.Context(), repo, on, all[0], "I did")
 	require.NoError(t, err)
-	require.Equal(t, "> "+all[0].URL+"\n\nI did", plain.Body)
+	require.Equal(t, "I did", plain.Body)
 	require.Empty(t, plain.Thread)
 	all, err = svc.Comments(t.Context(), repo, on, time.Time{})
 	require.NoError(t, err)

@@ -203,16 +203,13 @@ func (c *call) orMissing(err error, on forge.Subject) error {
 }
 
 // Reply answers a comment. On a line, the answer is another comment on the line, which the forge
-// shows in the same thread. Elsewhere, it is a comment that refers to the other one.
+// shows in the same thread. Elsewhere, it is another comment on the issue or pull request.
 func (s *Service) Reply(ctx context.Context, repo string, on forge.Subject, to forge.Comment, text string) (forge.Comment, error) {
 	c, err := s.begin(ctx, repo, fmt.Sprintf("answer comment %s on %s", fault.Clip(to.ID, maxShown), on))
 	if err != nil {
 		return forge.Comment{}, err
 	}
 	if to.Path == "" || to.Line == 0 || !on.PullRequest {
-		if link := address(to.URL); link != "" && strings.TrimSpace(text) != "" {
-			text = fmt.Sprintf("> %s\n\n%s", link, text)
-		}
 		return c.add(on, text)
 	}
 	if strings.TrimSpace(text) == "" {

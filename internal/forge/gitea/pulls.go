@@ -26,7 +26,7 @@ var draftMarks = regexp.MustCompile(`(?i)^(\s*(WIP:|\[WIP\])\s*)+`)
 // it is not mergeable: the forge says so too while it looks for conflicts.
 const settleTime = 5 * time.Second
 
-// settleTick is the interval in which Merge looks whether the forge has finished.
+// settleTick is the interval at which Merge looks whether the forge has finished.
 const settleTick = 250 * time.Millisecond
 
 // title returns the title of a pull request as the forge shows it.
@@ -256,7 +256,8 @@ var mergeStyles = map[forge.MergeMethod]sdk.MergeStyle{
 	forge.MergeCommit: sdk.MergeStyleMerge, forge.MergeSquash: sdk.MergeStyleSquash, forge.MergeRebase: sdk.MergeStyleRebase,
 }
 
-// Merge merges a pull request.
+// Merge merges a pull request. It waits for the time of settleTime while the forge looks for
+// conflicts.
 func (s *Service) Merge(ctx context.Context, repo string, number int64, m forge.Merge) (string, error) {
 	c, err := s.begin(ctx, repo, fmt.Sprintf("merge pull request %d", number))
 	if err != nil {
@@ -269,26 +270,41 @@ func (s *Service) Merge(ctx context.Context, repo string, number int64, m forge.
 	if err := c.checkCommit(m.HeadCommit); err != nil {
 		return "", err
 	}
+	for deadline := time.Now().Add(settleTime); ; {
+		commit, checking, err := c.merge(number, m, style)
+		if checking {
+			if err = c.checked(ctx, number, deadline); err == nil {
+				continue
+			}
+		}
+		return commit, c.explain(err)
+	}
+}
+
+// merge makes one attempt to merge. checking says that the forge refused it because of a conflict, or
+// because it has not looked for conflicts yet: it does not say which.
+func (c *call) merge(number int64, m forge.Merge, style sdk.MergeStyle) (commit string, checking bool, err error) {
 	_, _, err = c.api.MergePullRequest(c.owner, c.name, number, sdk.MergePullRequestOption{
 		Style: style, Title: m.Title, Message: m.Message, HeadCommitId: m.HeadCommit,
 	})
 	if err != nil && !is(err, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict) {
-		return "", c.explain(err)
+		return "", false, err
 	}
 	now, failed := c.pullRequest(number)
 	switch {
 	case failed != nil:
-		return "", c.explain(failed)
+		return "", false, failed
 	case now.State == forge.Merged && (err == nil || now.HeadCommit == m.HeadCommit):
-		return now.MergeCommit, nil
+		return now.MergeCommit, false, nil
 	case err == nil:
-		return "", c.explain(fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge accepted the request, but the pull request is %s", now.State))
+		return "", false, fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge accepted the request, but the pull request is %s", now.State)
 	}
-	return "", c.explain(c.unmerged(ctx, number, now, m, err))
+	err = unmerged(now, m, err)
+	return "", err == nil, err
 }
 
-// unmerged returns the reason why a merge was refused.
-func (c *call) unmerged(ctx context.Context, number int64, now forge.PullRequest, m forge.Merge, refusal error) error {
+// unmerged returns the reason why a merge was refused, nil for a conflict or an unfinished check.
+func unmerged(now forge.PullRequest, m forge.Merge, refusal error) error {
 	conflict := func(format string, args ...any) error {
 		return fault.New(contract.ClassLogic, contract.CodeMergeConflict, format, args...)
 	}
@@ -301,7 +317,7 @@ func (c *call) unmerged(ctx context.Context, number int64, now forge.PullRequest
 	case now.HeadCommit != m.HeadCommit:
 		return conflict("its head has moved from %s to %s; judge the new commits first", m.HeadCommit, now.HeadCommit)
 	case strings.Contains(said, "User not allowed to merge"):
-		return fault.New(contract.ClassConfig, contract.CodeUnauthorized, "the credentials may not merge into %s; give them write access, and add them to the people whom the branch's protection allows to merge", now.Base)
+		return fault.New(contract.ClassConfig, contract.CodeUnauthorized, "the credentials may not merge into %s; give them write access, and add them to the people that the branch's protection allows to merge", now.Base)
 	case strings.Contains(said, "merge style"):
 		return fault.New(contract.ClassConfig, contract.CodeBadRequest, "the repository does not allow the merge method %q; allow it in the repository's settings, or use another", m.Method)
 	case now.Draft:
@@ -309,29 +325,29 @@ func (c *call) unmerged(ctx context.Context, number int64, now forge.PullRequest
 	case !strings.Contains(said, "try again later"):
 		return conflict("%s", said)
 	}
-	return c.conflicting(ctx, number)
+	return nil
 }
 
-// conflicting tells a conflict from a check for conflicts that the forge has not finished. It waits
-// for it for the time of settleTime, because the forge does not say which one it is.
-func (c *call) conflicting(ctx context.Context, number int64) error {
-	limit := time.NewTimer(settleTime)
-	defer limit.Stop()
+// checked waits until the forge has found no conflict. At the deadline, there is one.
+func (c *call) checked(ctx context.Context, number int64, deadline time.Time) error {
 	tick := time.NewTicker(settleTick)
 	defer tick.Stop()
 	for {
 		p, _, err := c.api.GetPullRequest(c.owner, c.name, number)
-		if err != nil {
+		late := time.Now().After(deadline)
+		switch {
+		case err != nil:
 			return err
-		}
-		if p.Mergeable {
-			return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge was still looking for conflicts; try again").After(time.Second)
+		case p.Mergeable && !late:
+			return nil
+		case p.Mergeable: // but each attempt came during another check
+			return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge is still looking for conflicts; try again").After(time.Second)
+		case late:
+			return fault.New(contract.ClassLogic, contract.CodeMergeConflict, "it conflicts with its base")
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-limit.C:
-			return fault.New(contract.ClassLogic, contract.CodeMergeConflict, "it conflicts with its base")
 		case <-tick.C:
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 
 	sdk "code.gitea.io/sdk/gitea"
 
@@ -268,9 +269,14 @@ func (s *Service) DeleteBranch(ctx context.Context, repo, branch string) error {
 	return c.explain(err)
 }
 
-// checkBranch rejects names that are not names of branches and would change the path of a request.
+// maxBranch is the maximum length of the name of a branch.
+const maxBranch = 255
+
+// checkBranch rejects names that git does not allow. Some would change the path of a request.
 func (c *call) checkBranch(branch string) error {
-	if branch == "" || slices.ContainsFunc(strings.Split(branch, "/"), func(part string) bool { return part == "" || part == "." || part == ".." }) {
+	bad := branch == "" || len(branch) > maxBranch || strings.HasPrefix(branch, "-") || strings.Contains(branch, "..") ||
+		strings.ContainsAny(branch, " ~^:?*[\\") || strings.ContainsFunc(branch, unicode.IsControl)
+	if bad || slices.ContainsFunc(strings.Split(branch, "/"), func(part string) bool { return part == "" || strings.HasPrefix(part, ".") }) {
 		return c.refuse("%q is not the name of a branch", fault.Clip(branch, maxShown))
 	}
 	return nil
