@@ -55,7 +55,7 @@ type Service interface {
 	AddLabels(ctx context.Context, repo string, on Subject, labels []string) error
 	// RemoveLabel removes a label; one that is not set is no error.
 	RemoveLabel(ctx context.Context, repo string, on Subject, label string) error
-	// RequestReviews asks people to review a pull request, besides those who were asked before. The
+	// RequestReviews asks people to review a pull request, in addition to earlier requests. The
 	// forge may refuse people who cannot review.
 	RequestReviews(ctx context.Context, repo string, number int64, reviewers Reviewers) error
 	// Review adds a review with comments on lines. It neither approves nor rejects.
@@ -234,7 +234,7 @@ type Status struct {
 	URL         string
 }
 
-// Check is a check or status of a commit, whoever reported it.
+// Check is a check or status of a commit, of any reporter.
 type Check struct {
 	ID          string // identifies this result: a check that runs again has another
 	Name        string // the status's context or the check's name

@@ -3,6 +3,8 @@ package forge
 import (
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -41,3 +43,42 @@ func SplitRepository(kind Kind, repo string) (owner, name string, err error) {
 
 // maxShownRepository is the number of bytes of an invalid path that a message shows.
 const maxShownRepository = 200
+
+// commitPattern matches an object name of git, in full or shortened.
+var commitPattern = regexp.MustCompile(`^[0-9a-fA-F]{7,64}$`)
+
+// CheckCommit returns a CONFIG_ERROR with CodeBadRequest unless a text is the name of a commit, which
+// can be inserted into a URL as it is.
+func CheckCommit(commit string) error {
+	if commitPattern.MatchString(commit) {
+		return nil
+	}
+	return fault.New(contract.ClassConfig, contract.CodeBadRequest, "%q is not the name of a commit", fault.Clip(commit, maxShownRepository))
+}
+
+// maxBranch is the maximum length of a branch's name.
+const maxBranch = 255
+
+// CheckBranch returns a CONFIG_ERROR with CodeBadRequest unless git allows a branch's name. Its parts
+// are never "." or "..", so that it cannot lead to another object in a URL.
+func CheckBranch(branch string) error {
+	valid := branch != "" && len(branch) <= maxBranch && !strings.HasPrefix(branch, "-") && branch != "@" &&
+		!strings.ContainsAny(branch, " ~^:?*[\\") && !strings.Contains(branch, "..") && !strings.Contains(branch, "@{") &&
+		!strings.HasSuffix(branch, ".") && !strings.ContainsFunc(branch, unicode.IsControl) && utf8.ValidString(branch)
+	for part := range strings.SplitSeq(branch, "/") {
+		valid = valid && part != "" && !strings.HasPrefix(part, ".") && !strings.HasSuffix(part, ".lock")
+	}
+	if valid {
+		return nil
+	}
+	return fault.New(contract.ClassConfig, contract.CodeBadRequest, "%q is not the name of a branch", fault.Clip(branch, maxShownRepository))
+}
+
+// Cut shortens a text to a number of characters, and marks that it did.
+func Cut(text string, most int) string {
+	runes := []rune(strings.ToValidUTF8(text, "�"))
+	if len(runes) <= most {
+		return string(runes)
+	}
+	return string(runes[:most-1]) + "…"
+}

@@ -46,6 +46,8 @@ type Options struct {
 	// Authorize adds the credentials to a request, in place of Token. It is called only for requests
 	// to the forge's API.
 	Authorize func(*http.Request) error
+	// Rejected is called, if it is set, when the API has refused a request's credentials.
+	Rejected func(*http.Request)
 	// Timeout is the maximum duration of a request, with its redirects and the response's body.
 	Timeout time.Duration
 	// Transport is what sends requests; nil: an http.Transport.

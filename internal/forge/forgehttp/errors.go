@@ -47,6 +47,15 @@ func StatusOf(err error) (status int, message string) {
 	return 0, ""
 }
 
+// RateLimit reports whether an error is a response because of a rate limit, and how long to wait.
+func RateLimit(err error) (time.Duration, bool) {
+	var e *StatusError
+	if errors.As(err, &e) {
+		return e.rateLimit()
+	}
+	return 0, false
+}
+
 // Waits that follow from rate limits.
 const (
 	// MaxWait limits the wait that a forge may request. Rate limits start again after an hour at most.

@@ -23,9 +23,9 @@ func tail(r io.Reader, most int) (string, error) {
 		}
 		switch {
 		case errors.Is(err, io.EOF):
-			return lastBytes(string(kept), most), nil
+			return LastBytes(string(kept), most), nil
 		case err != nil && read > 0 && errors.Is(err, errTooLarge):
-			return lastBytes(string(kept), most-len(cutNote)) + cutNote, nil
+			return LastBytes(string(kept), most-len(cutNote)) + cutNote, nil
 		case err != nil:
 			return "", err
 		}
@@ -34,8 +34,8 @@ func tail(r io.Reader, most int) (string, error) {
 
 const cutNote = "\n[the log is longer; its end was not read]\n"
 
-// lastBytes returns the end of a text. It begins with a whole character.
-func lastBytes(text string, most int) string {
+// LastBytes returns the end of a text, at most most bytes. It begins with a whole character.
+func LastBytes(text string, most int) string {
 	text = text[max(len(text)-max(most, 0), 0):]
 	return strings.ToValidUTF8(text, "")
 }

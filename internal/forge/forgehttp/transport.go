@@ -52,6 +52,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		_ = resp.Body.Close()
 		return kept.response(resp), nil
 	}
+	if resp.StatusCode == http.StatusUnauthorized && own && !t.plain && t.opts.Rejected != nil {
+		t.opts.Rejected(req)
+	}
 	if err := t.check(resp, log); err != nil {
 		_ = resp.Body.Close()
 		return nil, err
