@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/forge/forgehttp"
+	"github.com/rocketgpt/orchestrator/internal/forge/gitea"
 	"github.com/rocketgpt/orchestrator/internal/forge/github"
 	"github.com/rocketgpt/orchestrator/internal/forge/gitlab"
 )
@@ -201,6 +202,7 @@ func (s *Set) unknown(address string, r remote) error {
 
 // clients connect to forges by their kind.
 var clients = map[forge.Kind]func(forgehttp.Options, config.ForgeApp) (forge.Service, error){
+	forge.Gitea:  func(o forgehttp.Options, _ config.ForgeApp) (forge.Service, error) { return gitea.New(o) },
 	forge.GitHub: openGitHub,
 	forge.GitLab: func(o forgehttp.Options, _ config.ForgeApp) (forge.Service, error) { return gitlab.New(o) },
 }
