@@ -33,6 +33,10 @@ devserver: $(BIN)/temporal-devserver ## Build Temporal and its Web UI (the first
 $(BIN)/temporal-devserver: $(wildcard devserver/*.go) devserver/go.mod
 	@./scripts/build-devserver.sh $@
 
+.PHONY: gitea
+gitea: ## Build Gitea, a forge for tests (the first time takes minutes; it stays in the user's cache)
+	@./scripts/build-gitea.sh $(BIN)/gitea
+
 .PHONY: temporal
 temporal: ## Build Temporal unless it is installed or TEMPORAL_ADDRESS names a server
 	@[ -n "$$TEMPORAL_ADDRESS" ] || ./scripts/temporal-cli.sh || $(MAKE) --no-print-directory devserver
@@ -55,7 +59,8 @@ unit: setup tools ## Run all tests that need no whole stack
 	@./scripts/stages.sh unit
 
 .PHONY: test
-test: setup build devserver tools ## Check generated code, lint, vulnerabilities and all tests; print times
+test: export RGPT_GITEA = 1
+test: setup build devserver gitea tools ## Check generated code, lint, vulnerabilities and all tests; print times
 	@./scripts/stages.sh
 
 .PHONY: race

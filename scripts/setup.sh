@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the project needs beyond Go, git and Node: PostgreSQL's server
 # programs and bubblewrap, and for the browser example Chromium; with RGPT_DOCKER=1 also
-# Docker, for the tests of the docker runner. Without the rights to install them, prints the
+# Docker, for the tests of the docker runner, and with RGPT_GITEA=1 a C compiler. Without the rights to install them, prints the
 # command to run.
 set -euo pipefail
 
@@ -17,6 +17,9 @@ have_postgres() {
 command -v bwrap >/dev/null || missing+=(bubblewrap)
 if [ "${RGPT_BROWSER:-}" = 1 ]; then
 	command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
+fi
+if [ "${RGPT_GITEA:-}" = 1 ]; then # Gitea contains SQLite, which is written in C
+	command -v "${CC:-gcc}" >/dev/null || missing+=(gcc libc6-dev)
 fi
 if [ "${RGPT_DOCKER:-}" = 1 ]; then
 	command -v dockerd >/dev/null || missing+=(docker.io)

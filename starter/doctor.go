@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/doctor"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/forge/connect"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
@@ -42,7 +44,7 @@ func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check every component and suggest fixes",
 		Long: `Checks the configuration, the data folder, git, PostgreSQL, Temporal, workers,
-models, the sandbox and the processes of the stack, and suggests how to fix each
+models, forges, the sandbox and the processes of the stack, and suggests how to fix each
 problem. It changes nothing and spends no tokens.
 
 Exit codes: 0 no check failed (there may be warnings), 1 a check failed.`,
@@ -90,7 +92,7 @@ func (a *app) checks() []doctor.Check {
 	checks = append(checks, found("configuration", doctor.Passed("%s is valid", cmp.Or(a.configFile, "the configuration"))))
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
-	checks = append(checks, modelsCheck(cfg))
+	checks = append(checks, modelsCheck(cfg), a.forgesCheck(cfg))
 	checks = append(checks, registriesCheck(cfg)...)
 	return append(append(checks, sandboxChecks(cfg, dir)...), doctor.Chromium(a.getenv))
 }
@@ -309,6 +311,24 @@ func registriesCheck(cfg *config.Config) []doctor.Check {
 		}
 		return slices.Concat(results...)
 	}}}
+}
+
+// forgesCheck checks the forges, and the rights in the repository of the working directory.
+func (a *app) forgesCheck(cfg *config.Config) doctor.Check {
+	set, err := connect.New(cfg.Forges, a.getenv)
+	if err != nil {
+		return broken("forges", err, "correct the section forges")
+	}
+	return doctor.Check{Name: "forges", Run: func(ctx context.Context) []doctor.Result {
+		defer set.Close()
+		remote := cfg.Git.Remote
+		if !strings.Contains(remote, ":") { // a name, not an address
+			// Without a repository or remote, git prints nothing.
+			out, _ := exec.CommandContext(ctx, "git", "config", "--get", "remote."+cmp.Or(remote, "origin")+".url").Output()
+			remote = strings.TrimSpace(string(out))
+		}
+		return doctor.ForgeAccess(set, remote).Run(ctx)
+	}}
 }
 
 // brainModels are the models of searches in repositories, by the section of the configuration.

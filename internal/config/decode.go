@@ -227,9 +227,10 @@ func unknown(s *spec, key, name string) string {
 
 // misplaced are keys for secrets, which do not belong in a file, with hints.
 var misplaced = map[string]string{
-	"api_key":  "secrets do not belong in this file; use api_key_env or api_key_file",
-	"token":    "secrets do not belong in this file; use api_key_env or api_key_file",
-	"password": "secrets do not belong in this file; set DATABASE_URL",
+	"api_key":        "secrets do not belong in this file; use api_key_env or api_key_file",
+	"token":          "secrets do not belong in this file; use token_env or token_file for a forge, api_key_env or api_key_file for a model provider",
+	"webhook_secret": "secrets do not belong in this file; use webhook_secret_env or webhook_secret_file",
+	"password":       "secrets do not belong in this file; set DATABASE_URL",
 }
 
 // nearest returns the name closest to a misspelled one, or an empty string if none is close.

@@ -71,6 +71,7 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"the default model", "models: {default: {model: x}}", "rgpt.yaml:1: models.default.model: a repository may not set this: providers, keys and budgets belong to the operator"},
 		{"responses for longer", "models: {cache_retention: 1000h}", "rgpt.yaml:1: models.cache_retention: a repository may lower this but not raise it; the operator's value is 168h"},
 		{"more responses", "models: {cache_entries: 100000}", "rgpt.yaml:1: models.cache_entries: a repository may not set this: providers, keys and budgets belong to the operator"},
+		{"a forge", "forges: {evil: {kind: gitea, url: \"https://evil\", token_env: HOME}}", "rgpt.yaml:1: forges.evil.token_env: a repository may not set this: credentials and the services that they are sent to belong to the operator"},
 		{"the server", "server: {address: \"0.0.0.0:80\"}", "rgpt.yaml:1: server.address: a repository may not set this: it affects the operator's hosts"},
 		{"the database", "database: {url: \"postgres://evil/x\"}", "rgpt.yaml:1: database.url: a repository may not set this: it affects the operator's hosts"},
 		{"the store", "artifacts: {url: \"s3://evil\"}", "rgpt.yaml:1: artifacts.url: a repository may not set this: only the operator decides where data is stored"},
@@ -97,7 +98,7 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"no baseline", "verification: {baseline: off}", "rgpt.yaml:1: verification.baseline: a repository may make this stricter but not less strict; the operator's value is \"on\""},
 		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", "rgpt.yaml:1: models.phases.builder.provider: a repository may choose only models that the operator lists"},
 		{"a dearer model", "models: {phases: {builder: {provider: openai, model: o1-pro}}}", "rgpt.yaml:1: models.phases.builder.model: a repository may choose only models that the operator lists in models.default, models.fallback or models.phases"},
-		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, gate, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database"},
+		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, gate, forges, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -304,5 +304,8 @@ func (s *spec) parseFallback() any {
 	if n, err := strconv.Atoi(s.fallback); err == nil && s.kind == kindInt {
 		return n
 	}
+	if d, err := time.ParseDuration(s.fallback); err == nil && s.kind == kindDuration {
+		return d
+	}
 	return s.fallback
 }

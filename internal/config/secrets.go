@@ -9,7 +9,7 @@ import (
 
 // Secrets returns the secret values that the settings contain or refer to, which the logger
 // redacts: the password of the database, the keys of model providers and of Temporal, the values of
-// their headers, the credentials of registries. getenv is usually os.Getenv. Files that cannot be
+// their headers, the credentials of registries and forges. getenv is usually os.Getenv. Files that cannot be
 // read are skipped; the code that uses them reports the error.
 func (c *Config) Secrets(getenv func(string) string) []string {
 	var out []string
@@ -47,6 +47,9 @@ func (c *Config) Secrets(getenv func(string) string) []string {
 				add(strings.TrimPrefix(value, "Bearer "))
 			}
 		}
+	}
+	for _, f := range c.Forges {
+		f.secrets(getenv, add)
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/go-playground/validator/v10"
 
@@ -51,6 +52,9 @@ var forms = map[string]form{
 	"host":        {"a host name or address without a port", isHost},
 	"listen":      {"an address and port such as 127.0.0.1:8080", func(s string) bool { return isHostPort(s, 0) }},
 	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
+	"forgeurl":    {"an http or https URL without credentials and query", isForgeURL},
+	"mention":     {"a word such as @rgpt", func(s string) bool { return !strings.ContainsFunc(s, unicode.IsSpace) }},
+	"remotehost":  {"a host such as ssh.example.com or git.example.com:2222", isRemoteHost},
 	"registryurl": {"an http or https URL without a user, a query or a fragment", isRegistryURL},
 	"packageglob": {"a pattern such as @acme/* or corp.example/*, without commas and spaces", isPackageGlob},
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
@@ -297,6 +301,9 @@ func references(c *Config) []problem {
 		}
 	}
 	c.providerProblems(add)
+	for _, name := range slices.Sorted(maps.Keys(c.Forges)) {
+		c.Forges[name].problems("forges."+name, add)
+	}
 	names := map[string]bool{}
 	for i, check := range c.Verification.Custom {
 		if names[check.Name] {

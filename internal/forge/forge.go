@@ -7,6 +7,7 @@ package forge
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -25,13 +26,15 @@ const (
 // A repository is its path on the forge: owner/name, on GitLab with any number of groups.
 //
 // Every error is a *fault.Error whose message names the operation, the repository and the forge,
-// never a credential: CONFIG_ERROR if the credentials or their rights do not suffice or the object
-// does not exist, INFRA_ERROR with RetryAfter if a rate limit was reached or the forge is
-// unavailable, CodeBadRequest if it refused the request. Methods do not retry; their callers do.
+// never a credential: CONFIG_ERROR if the credentials or their rights do not suffice
+// (CodeUnauthorized) or the object does not exist or cannot be seen (CodeRepository), INFRA_ERROR
+// with RetryAfter if a rate limit was reached or the forge is unavailable, CONFIG_ERROR with
+// CodeBadRequest if it refused the request. Methods do not retry; their callers do.
 type Service interface {
 	// Kind returns the forge's kind.
 	Kind() Kind
-	// Access returns who the credentials belong to and what they may do with a repository.
+	// Access returns who the credentials belong to and what they may do with a repository. Without a
+	// repository (""), it returns only the former.
 	Access(ctx context.Context, repo string) (Access, error)
 	// Permission returns what a person may do with a repository: PermissionNone for a stranger.
 	Permission(ctx context.Context, repo, login string) (Permission, error)
@@ -41,23 +44,25 @@ type Service interface {
 	FindPullRequest(ctx context.Context, repo, head, base string) (*PullRequest, error)
 	// PullRequest returns a pull request by its number.
 	PullRequest(ctx context.Context, repo string, number int64) (PullRequest, error)
-	// CreatePullRequest opens a pull request. Labels and reviewers are set separately, because they
-	// may fail on their own.
+	// CreatePullRequest opens a pull request. If one is already open from the same head into the same
+	// base, it returns that one, unchanged: a call whose answer was lost can be repeated. Labels and
+	// reviewers are set separately, because they may fail on their own.
 	CreatePullRequest(ctx context.Context, repo string, opened NewPullRequest) (PullRequest, error)
 	// UpdatePullRequest changes what is set in the change.
 	UpdatePullRequest(ctx context.Context, repo string, number int64, change PullRequestChange) (PullRequest, error)
 	// AddLabels adds labels to an issue or pull request, and creates those that the repository does
 	// not have. Labels that it has already stay.
-	AddLabels(ctx context.Context, repo string, number int64, labels []string) error
+	AddLabels(ctx context.Context, repo string, on Subject, labels []string) error
 	// RemoveLabel removes a label; one that is not set is no error.
-	RemoveLabel(ctx context.Context, repo string, number int64, label string) error
-	// RequestReviews asks people to review a pull request, besides those who were asked before. The
+	RemoveLabel(ctx context.Context, repo string, on Subject, label string) error
+	// RequestReviews asks people to review a pull request, in addition to earlier requests. The
 	// forge may refuse people who cannot review.
 	RequestReviews(ctx context.Context, repo string, number int64, reviewers Reviewers) error
 	// Review adds a review with comments on lines. It neither approves nor rejects.
 	Review(ctx context.Context, repo string, number int64, review NewReview) error
 	// Merge merges a pull request whose head is the given commit. It returns the commit on the base.
-	// A head that has moved, and a pull request that cannot be merged, are CodeMergeConflict.
+	// A head that has moved, and a pull request that cannot be merged, are a LOGIC_ERROR with
+	// CodeMergeConflict. One that was merged already with this head is no error.
 	Merge(ctx context.Context, repo string, number int64, merge Merge) (string, error)
 	// DeleteBranch deletes a branch; one that does not exist is no error.
 	DeleteBranch(ctx context.Context, repo, branch string) error
@@ -71,15 +76,41 @@ type Service interface {
 
 	// Issue returns an issue by its number.
 	Issue(ctx context.Context, repo string, number int64) (Issue, error)
-	// Issues returns the open issues with a label that changed since a time, the oldest change first.
+	// Issues returns the open issues with a label that changed since a time, the oldest change first:
+	// at most MaxIssues, so that the next call can continue since the last one. An empty label means
+	// all issues.
 	Issues(ctx context.Context, repo, label string, since time.Time) ([]Issue, error)
-	// Comments returns the comments on an issue or pull request since a time, the oldest first: those
-	// of the conversation and those on lines of a change.
-	Comments(ctx context.Context, repo string, number int64, since time.Time) ([]Comment, error)
+	// Comments returns the comments on an issue or pull request that were made or edited since a time,
+	// the oldest first: those of the conversation and those on lines of a change.
+	Comments(ctx context.Context, repo string, on Subject, since time.Time) ([]Comment, error)
 	// AddComment adds a comment to an issue or pull request.
-	AddComment(ctx context.Context, repo string, number int64, text string) (Comment, error)
+	AddComment(ctx context.Context, repo string, on Subject, text string) (Comment, error)
 	// Reply answers a comment in its thread, or below it where the forge has no thread for it.
-	Reply(ctx context.Context, repo string, number int64, to Comment, text string) (Comment, error)
+	Reply(ctx context.Context, repo string, on Subject, to Comment, text string) (Comment, error)
+}
+
+// MaxIssues is the maximum number of issues that Service.Issues returns.
+const MaxIssues = 1000
+
+// Subject is an issue or a pull request. On GitLab, an issue and a merge request may have the same
+// number.
+type Subject struct {
+	Number      int64
+	PullRequest bool
+}
+
+// OnIssue returns the subject that is an issue.
+func OnIssue(number int64) Subject { return Subject{Number: number} }
+
+// OnPullRequest returns the subject that is a pull request.
+func OnPullRequest(number int64) Subject { return Subject{Number: number, PullRequest: true} }
+
+// String names the subject, for messages.
+func (s Subject) String() string {
+	if s.PullRequest {
+		return "pull request " + strconv.FormatInt(s.Number, 10)
+	}
+	return "issue " + strconv.FormatInt(s.Number, 10)
 }
 
 // Permission is what a person or token may do with a repository. Greater ones include lesser ones.
@@ -203,7 +234,7 @@ type Status struct {
 	URL         string
 }
 
-// Check is a check or status of a commit, whoever reported it.
+// Check is a check or status of a commit, of any reporter.
 type Check struct {
 	ID          string // identifies this result: a check that runs again has another
 	Name        string // the status's context or the check's name
