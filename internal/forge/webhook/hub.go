@@ -195,7 +195,9 @@ func parseGitea(header http.Header, body []byte) (Event, error) {
 	case "issues":
 		return e.onIssue(p.Issue, false).happened(p), nil
 	case "status":
-		return e.reported(p), nil
+		e = e.reported(p)
+		e.Check.ID = "" // it is not the number that the API uses
+		return e, nil
 	case "issue_comment":
 		if p.Action != "created" {
 			return e, nil

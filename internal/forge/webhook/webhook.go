@@ -70,9 +70,9 @@ type Event struct {
 	// Comment is a comment or the text of a review. Of the latter, only the author and the text are
 	// known.
 	Comment forge.Comment
-	Branch  string // that was pushed to
-	Commit  string // the new head of the branch or pull request, or what a check is about
-	Check   forge.Check
+	Branch  string      // that was pushed to
+	Commit  string      // the new head of the branch or pull request, or what a check is about
+	Check   forge.Check // without an ID if the forge does not state the one that its API uses
 }
 
 // Parse verifies and reads a delivery of a forge. Events that are of no interest have the kind

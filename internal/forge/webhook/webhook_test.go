@@ -104,10 +104,6 @@ func TestRecordedDeliveriesOfGiteaAreUnderstood(t *testing.T) {
 			require.False(t, got.Comment.CreatedAt.IsZero(), name)
 			got.Comment = forge.Comment{Author: got.Comment.Author, Body: got.Comment.Body}
 		}
-		if want.Check.Name != "" {
-			require.NotEmpty(t, got.Check.ID)
-			got.Check.ID = ""
-		}
 		got.Delivery, got.Repo, got.Commit = "", "", ""
 		require.Equal(t, want, got, name)
 	}
