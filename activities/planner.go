@@ -323,6 +323,9 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 	if err := p.checkBranch(ctx, in.Repo, in.Branch, run); err != nil {
 		return err
 	}
+	if err := p.checkForge(ctx, in.Repo, run); err != nil {
+		return err
+	}
 	files, err := p.Workspaces.Files(ctx, in.Repo.Workspace())
 	if err != nil {
 		return err

@@ -55,6 +55,8 @@ type Activities struct {
 	Log        *slog.Logger
 	// CommandTools returns the tools that commands can use; nil: there are none.
 	CommandTools environment.ToolsOf
+	// Forges are the forges on which runs open pull requests.
+	Forges Forges
 	// BuildImage builds the image that commands name; nil: commands do not run in containers.
 	BuildImage func(context.Context, docker.Source) (docker.Built, error)
 	// Scanners are the versions of the scanners for vulnerabilities and secrets available to checks.
@@ -145,6 +147,8 @@ func Roles() []Role {
 		{"releaser", contract.QueueReleaser, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityProtected, a.Protected)
 			register(r, contract.ActivityRelease, a.Release)
+			register(r, contract.ActivityPullRequest, a.PullRequest)
+			register(r, contract.ActivityAnswer, a.Answer)
 			register(r, contract.ActivityAttemptHeld, a.AttemptHeld)
 		}},
 	}

@@ -79,6 +79,10 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 	if err != nil {
 		return nil, err
 	}
+	text := telemetry.Redact
+	if contract.Pushes(in.Repo, in.Release) {
+		text = func(s string) string { return defused(telemetry.Redact(s)) }
+	}
 	out := make([]workspace.CommitMessage, len(in.Credits))
 	for i, c := range in.Credits {
 		step, planned := plan.Step(c.Step)
@@ -86,7 +90,7 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 			step = healed(heals, c.Step)
 		}
 		out[i] = workspace.CommitMessage{
-			Subject: telemetry.Redact(step.Name), Body: telemetry.Redact(step.Description), Date: at,
+			Subject: text(step.Name), Body: text(step.Description), Date: at,
 			AuthorName: in.Release.AuthorName, AuthorEmail: in.Release.AuthorEmail,
 			Trailers: [][2]string{
 				{"RGPT-Run", fmt.Sprint(in.Execution.RunID)}, {"RGPT-Step", c.Step}, {"RGPT-Model", c.Model}, {"RGPT-Prompt", c.Prompt},

@@ -43,6 +43,38 @@ type CheckMessage struct {
 	Commit     string    `json:"commit,omitempty"`  // the commit concerned; empty: the one released when it arrives
 	URL        string    `json:"url,omitempty"`     // for people
 	By         string    `json:"by,omitempty"`
+	// Answer is the comment on a forge that the run answers; nil: it answers nothing.
+	Answer *CommentRef `json:"answer,omitempty"`
+}
+
+// CommentRef refers to a comment on a pull request.
+type CommentRef struct {
+	Forge   string    `json:"forge"` // name in the configuration
+	Repo    string    `json:"repo"`  // path on the forge
+	Number  int64     `json:"number"`
+	Comment string    `json:"comment"`          // its id on the forge
+	Thread  string    `json:"thread,omitempty"` // of the comment on the forge
+	Path    string    `json:"path,omitempty"`   // of a comment on a line
+	Line    int       `json:"line,omitempty"`
+	Commit  string    `json:"commit,omitempty"` // that a comment on a line was made on
+	URL     string    `json:"url,omitempty"`
+	Event   string    `json:"event"` // key of its event in the inbox
+	At      time.Time `json:"at"`    // when it was written
+}
+
+// ActivityAnswer answers a comment on a pull request.
+const ActivityAnswer = "rgpt.releaser.Answer"
+
+// AnswerInput is the input for answering a comment.
+type AnswerInput struct {
+	RunID   int64      `json:"run_id"`
+	Message string     `json:"message"` // id of the message; the comment is answered once for it
+	To      CommentRef `json:"to"`
+	Branch  string     `json:"branch"`
+	Before  string     `json:"before,omitempty"` // commit that was released before
+	Commit  string     `json:"commit"`           // commit that is released now
+	// NotDone is why the comment was not carried out, "" if it was.
+	NotDone string `json:"not_done,omitempty"`
 }
 
 // Limits of a CheckMessage.
@@ -86,6 +118,7 @@ func (m CheckMessage) Truncate() CheckMessage {
 	m.ID, m.Name = truncate(m.ID, CheckName+1), truncate(m.Name, CheckName+1) // still too long, for Problem to report
 	m.Commit, m.By = truncate(m.Commit, CheckName), truncate(m.By, CheckName)
 	m.Summary, m.URL = truncate(m.Summary, CheckLine), truncate(m.URL, CheckLine)
+	m.Answer = m.Answer.bounded()
 	for most := CheckText; ; most /= 2 {
 		if n := len(m.Details); n > most+len("…") {
 			start := n - most
@@ -99,6 +132,22 @@ func (m CheckMessage) Truncate() CheckMessage {
 		}
 	}
 }
+
+// bounded returns the reference, or nil if it cannot be one of a forge.
+func (c *CommentRef) bounded() *CommentRef {
+	if c == nil || c.Number <= 0 || c.Forge == "" || c.Repo == "" || c.Comment == "" || len(c.Path) > CheckLine || len(c.URL) > CheckLine {
+		return nil
+	}
+	for _, text := range []string{c.Forge, c.Repo, c.Comment, c.Thread, c.Commit, c.Event} {
+		if len(text) > refName {
+			return nil
+		}
+	}
+	return c
+}
+
+// refName is the maximum length of each name in a CommentRef.
+const refName = 1000
 
 // truncate cuts a text at its end.
 func truncate(s string, most int) string {

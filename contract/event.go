@@ -46,6 +46,12 @@ const (
 	EventCheckPassed   EventType = "check.passed"
 	EventCheckIgnored  EventType = "check.ignored" // one message, or a number of them
 
+	EventPullRequestPrefix            = "pr." // of the events of pull requests
+	EventPullRequestOpened  EventType = "pr.opened"
+	EventPullRequestUpdated EventType = "pr.updated" // another commit was released to it
+	EventPullRequestMerged  EventType = "pr.merged"
+	EventPullRequestClosed  EventType = "pr.closed" // without a merge
+
 	EventInterventionRequested EventType = "intervention.requested"
 	EventInterventionReminded  EventType = "intervention.reminded"
 	EventInterventionEscalated EventType = "intervention.escalated"

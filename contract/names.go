@@ -59,6 +59,8 @@ const (
 	ActivityCleanUp    = "rgpt.releaser.CleanUp"
 	ActivityProtected  = "rgpt.releaser.Protected"
 
+	ActivityPullRequest = "rgpt.releaser.PullRequest"
+
 	ActivityDiagnose       = "rgpt.repair.Diagnose"
 	ActivityJudge          = "rgpt.repair.Judge"
 	ActivityCreateDefaults = "rgpt.repair.CreateDefaults"

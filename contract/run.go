@@ -203,6 +203,8 @@ type ReleaseSettings struct {
 	// limits the repairs after releases of the branch, across runs.
 	Stay       time.Duration `json:"stay,omitempty"`
 	MaxRepairs int           `json:"max_repairs,omitempty"`
+	// PullRequest describes the pull request that the release opens after the push; nil: none.
+	PullRequest *PullRequestSettings `json:"pull_request,omitempty"`
 }
 
 // Settings are the inputs of a run's decisions. They are resolved once, when the run is created,
@@ -427,10 +429,17 @@ const (
 	ByUnnamed     = "unnamed" // as the ledger names a sender without any name
 )
 
+// BySystem is the sender of commands that the program itself decided on, and ByForge of results of
+// checks that a forge reports.
+const (
+	BySystem = "the system"
+	ByForge  = "the forge"
+)
+
 // Nameless reports whether a command came without the name of a person.
 func Nameless(by string) bool {
 	by = strings.ToLower(strings.TrimSpace(by))
-	return slices.Contains([]string{"", ByAPI, ByDashboard, ByCommandLine, ByUnnamed}, by)
+	return slices.Contains([]string{"", ByAPI, ByDashboard, ByCommandLine, ByUnnamed, BySystem, ByForge}, by)
 }
 
 // SamePerson reports whether two names are those of the same person. Names are compared without regard

@@ -12,7 +12,7 @@ CREATE TABLE orchestrator_gate_settings (
 -- +goose StatementBegin
 -- A client whose user gave no name is not a person. contract.Nameless has the same list.
 CREATE FUNCTION rgpt_ledger_actor(sender TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN lower(btrim(sender)) IN ('', 'api', 'dashboard', 'the command line', 'unnamed') THEN 'client' ELSE 'person' END
+    SELECT CASE WHEN lower(btrim(sender)) IN ('', 'api', 'dashboard', 'the command line', 'unnamed', 'the system', 'the forge') THEN 'client' ELSE 'person' END
 $$;
 -- +goose StatementEnd
 
@@ -355,7 +355,7 @@ BEGIN
         object := object || ' ' || done_step;
     END IF;
     IF by_whom <> '' THEN
-        PERFORM rgpt_ledger_append(CASE WHEN lower(btrim(by_whom)) IN ('api', 'dashboard', 'the command line', 'unnamed') THEN 'client' ELSE 'person' END, by_whom, NEW.event_type, object, NEW.run_id, NEW.payload::text);
+        PERFORM rgpt_ledger_append(rgpt_ledger_actor(by_whom), by_whom, NEW.event_type, object, NEW.run_id, NEW.payload::text);
         RETURN NULL;
     END IF;
     IF NEW.event_type IN ('planner.completed', 'step.completed', 'step.error') THEN

@@ -33,7 +33,7 @@ mapfile -t packages < <(
 			BEGIN { n = split(targets, t, "\n"); for (i = 1; i <= n; i++) want[t[i]] = 1 }
 			{ name = $1; sub(/\.test$/, "", name); sub(/_test$/, "", name)
 			  for (i = 1; i <= NF; i++) { d = $i; sub(/ .*/, "", d); if (d in want) { print NF, name; next } }
-			  if (name in want) print NF, name }' | sort -rn | awk '!seen[$2]++ { print $2 }' | grep -vE '/test/(e2e|chaos|browser|gitea|showcase|deploy)$|/internal/devstack$'
+			  if (name in want) print NF, name }' | sort -rn | awk '!seen[$2]++ { print $2 }' | grep -vE '/test/(e2e|chaos|browser|gitea|stay|showcase|deploy)$|/internal/devstack$'
 )
 [ ${#packages[@]} -gt 0 ] || exit 0
 mapfile -t dependents < <(printf '%s\n' "${packages[@]}" | grep -vxFf <(printf '%s\n' $targets))

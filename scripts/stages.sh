@@ -11,7 +11,7 @@ trap 'rm -rf "$records"' EXIT
 
 # Tests that start whole stacks wait most of the time, so more of them run at once than
 # there are processors; those of test/chaos wait for faults beside those of test/e2e.
-stacks='/test/(e2e|chaos|browser|gitea)$|/internal/devstack$'
+stacks='/test/(e2e|chaos|browser|gitea|stay)$|/internal/devstack$'
 
 # Lint has vetted the tests already, and nobody debugs these binaries.
 lean='-vet=off -ldflags=-w'
@@ -37,7 +37,7 @@ stage_lint() { make --no-print-directory lint; }
 stage_vulnerabilities() { ./scripts/vulnerabilities.sh; }
 stage_devserver() { (cd devserver && tests devserver $lean -tags "${DEVSERVER_TAGS:-}" -timeout 15m ./...); }
 stage_unit() { local tmpfs=(./scripts/tmpfs.sh) && tests unit $lean -timeout 30m $($go list ./... | grep -vE "$stacks"); }
-stage_stacks() { tests stacks $lean -count=1 -timeout 55m -p 2 -parallel $at_once ./test/e2e ./test/chaos ./internal/devstack ./test/gitea; }
+stage_stacks() { tests stacks $lean -count=1 -timeout 55m -p 2 -parallel $at_once ./test/e2e ./test/chaos ./internal/devstack ./test/gitea ./test/stay; }
 stage_browser() { tests browser $lean -count=1 -timeout 10m -run TestPagesKeepTheirStateAcrossRefreshes ./test/browser; }
 
 stages=("$@")

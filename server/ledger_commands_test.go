@@ -73,7 +73,7 @@ func TestNoOperationThatChangesSomethingIsMissingInTheLedger(t *testing.T) {
 				continue
 			}
 			for action := range strings.FieldsSeq(actions) {
-				require.True(t, strings.Contains(known, "'"+action+"'"), "%s: no trigger appends %s", op.OperationID, action)
+				require.Contains(t, known, "'"+action+"'", "%s: no trigger appends %s", op.OperationID, action)
 			}
 		}
 	}

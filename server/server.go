@@ -50,7 +50,10 @@ type Options struct {
 	// DefaultRequestTimeout.
 	RequestTimeout time.Duration
 	Hooks          *webhook.Hooks // subscribers to events
-	Log            *slog.Logger
+	// ForgeHooks accepts the webhooks of forges at POST /hooks/{forge}, and decides itself whom it
+	// trusts; nil: there is no such address.
+	ForgeHooks http.HandlerFunc
+	Log        *slog.Logger
 	// Health monitors agents and queues. If it is nil, the server uses its own monitor, which
 	// checks on request.
 	Health *health.Monitor
@@ -105,10 +108,30 @@ func New(o Options) *Handler {
 	h = http.NewCrossOriginProtection().Handler(h)
 	h = middleware.LimitBody(h, o.bodyLimit, res.Error)
 	h = middleware.HostCheck(h, o.Hosts, res.Error)
+	h = beside(h, o.ForgeHooks)
 	h = middleware.Timeout(h, cmp.Or(o.RequestTimeout, DefaultRequestTimeout), o.Log)
 	h = middleware.SecurityHeaders(h)
 	h = middleware.AccessLog(h, o.Log)
 	return &Handler{h, streams}
+}
+
+// beside serves the webhooks of forges beside everything else. They are signed and come neither from a
+// browser nor to a name of the dashboard, so the checks for browsers do not apply.
+func beside(next http.Handler, hooks http.HandlerFunc) http.Handler {
+	if hooks == nil {
+		return next
+	}
+	telemetry.ExpectForges()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /hooks/{forge}", hooks)
+	recorded := middleware.RecordRoute(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/hooks/") {
+			recorded.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // bodyLimit returns the size of the largest body of a request.

@@ -79,6 +79,7 @@ func newRunCreate(a *app) *cobra.Command {
 	f.BoolVar(&c.ApprovePlan, "approve-plan", false, "wait for approval before building")
 	f.BoolVar(&c.ApproveRelease, "approve-release", false, "wait for approval before releasing")
 	f.BoolVar(&c.Push, "push", false, "also push the branch to --remote")
+	f.BoolVar(&c.PullRequest, "pull-request", false, "also push the branch to --remote, and open a pull request for it (git.release)")
 	f.StringVar(&c.Remote, "remote", "", "remote to push to: a name or a URL (default with --push: origin)")
 	f.BoolVar(&c.wait, "wait", false, "follow the run until it ends")
 	f.DurationVar(&c.watchTime, "stay", 0, "how long the run watches its branch after the release, to fix reported check failures (git.stay)")

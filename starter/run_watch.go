@@ -194,6 +194,9 @@ func (a *app) printEnd(ctx context.Context, h backend.Backend, run store.Run) er
 	if run.ReleaseBranch != "" && run.ReleaseCommit != "" {
 		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", terminal.Clean(run.ReleaseBranch), run.ReleaseCommit, terminal.Clean(run.Repo))
 	}
+	if err := a.printPullRequests(ctx, h, run); err != nil {
+		return err
+	}
 	if until := run.StayingUntil; until != nil {
 		fmt.Fprintf(a.out, "  watches    its branch until %s; report failed checks with rgpt run check %d, or end the watch with rgpt run stop %d\n",
 			until.Local().Format(time.DateTime), run.ID, run.ID)
@@ -563,8 +566,11 @@ func describe(e contract.Event) string {
 			out = append(out, text)
 		}
 	}
-	if e.Type == contract.EventInputRequested {
+	switch {
+	case e.Type == contract.EventInputRequested:
 		add(inputText(e))
+	case strings.HasPrefix(string(e.Type), contract.EventPullRequestPrefix):
+		add(str("url"))
 	}
 	for _, key := range []string{"step", "name", "goal_title", "severity", "category", "location", "branch", "error_type", "code", "error_message", "heal_action", "root_cause", "result", "kind", "commit", "messages", "by", "reason", "action_required", "answer", "answered", "refused", "message", "warning"} {
 		add(str(key))

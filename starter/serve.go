@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -26,10 +27,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/eval/oracle"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/forge/connect"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/stay"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
@@ -115,13 +118,34 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 	}
 	running.Go(func() { runs.CheckpointLedgerEvery(beside, cfg.Ledger.CheckpointEvery) })
 	running.Go(func() { runs.RemoveLedgerDetails(beside, cfg.Ledger.DetailsAge) })
+	staying, err := newStaying(cfg, runs, a.getenv, service.Log)
+	if err != nil {
+		return err
+	}
+	var forgeHooks http.HandlerFunc
+	if len(cfg.Forges) > 0 {
+		forgeHooks = staying.Receive
+		running.Go(func() { staying.Run(beside) })
+	}
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client, Runs: runs,
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
-		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Pictures: inBase64(cfg.Execution.Pictures), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Health: board,
+		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Pictures: inBase64(cfg.Execution.Pictures), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, ForgeHooks: forgeHooks, Health: board,
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)
 	return listen(ctx, cfg.Server, handler, handler.Stop, ready)
+}
+
+// newStaying returns the service that informs runs that watch their branches of what happens on forges.
+func newStaying(cfg *config.Config, runs *control.Runs, getenv func(string) string, log *slog.Logger) (*stay.Service, error) {
+	forges, err := connect.New(cfg.Forges, getenv)
+	if err != nil {
+		return nil, err
+	}
+	return stay.New(stay.Options{
+		Store: runs.Store, Runs: runs, Forges: forges, Settings: cfg.Forges, Mention: cfg.Git.PullRequest.Mention,
+		Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters), Log: log, Getenv: getenv,
+	}), nil
 }
 
 // allowedHosts returns the host names that requests may use besides the loopback names: the address

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/run"
 )
 
@@ -478,4 +479,97 @@ func TestAFullHistoryEndsTheBranchWatch(t *testing.T) {
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
 	require.Less(t, w.env.Now().Sub(began), 2*time.Hour)
 	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "more messages than its history can hold")
+}
+
+// commented is a comment of a person on a pull request.
+func commented(id string) contract.CheckMessage {
+	return contract.CheckMessage{
+		ID: id, Kind: contract.CheckComment, Name: "x.go:3", Details: "rename it", By: "bob",
+		Answer: &contract.CommentRef{Forge: "work", Repo: "o/r", Number: 7, Comment: id, Event: "comment:" + id},
+	}
+}
+
+func TestACommentIsAnsweredAfterItsFixWasReleased(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.after(time.Hour, func() { w.check(commented("a")) })
+	w.after(2*time.Hour, func() { w.check(red("b")) })
+	require.Equal(t, commitOf(3), w.orchestrate(t, watching).Commit)
+	require.Len(t, w.replies, 1, "a check is not answered")
+	a := w.replies[0]
+	require.Equal(t, contract.AnswerInput{
+		RunID: a.RunID, Message: "a", To: *commented("a").Answer, Branch: a.Branch, Before: commitOf(1), Commit: commitOf(2),
+	}, a)
+	require.Contains(t, w.released.Authors, "bob", "he may not approve what he asked for")
+}
+
+func TestAnAnswerThatCannotBeWrittenFailsNothing(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.fail[contract.ActivityAnswer] = fault.New(contract.ClassConfig, contract.CodeUnauthorized, "no rights")
+	w.after(time.Hour, func() { w.check(commented("a")) })
+	w.after(2*time.Hour, func() { w.check(red("b")) })
+	require.Equal(t, commitOf(3), w.orchestrate(t, watching).Commit)
+	require.NotEmpty(t, w.replies)
+}
+
+func TestCommentsThatAreLeftWhenTheRunEndsAreAnsweredWithTheReason(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.spent = 3 // a person is asked
+	w.after(time.Hour, func() {
+		w.check(commented("a"))
+		w.check(commented("b"))
+		w.check(red("c"))
+	})
+	w.after(90*time.Minute, func() { w.update(contract.UpdateReject, contract.Command{ID: "r", By: "ann", Reason: "enough"}) })
+	require.Equal(t, contract.StatusFailed, w.orchestrate(t, watching).Status)
+	require.Len(t, w.replies, 2)
+	for _, a := range w.replies {
+		require.Contains(t, a.NotDone, "ann gave up (enough)")
+		require.Equal(t, commitOf(1), a.Commit)
+	}
+}
+
+func TestAStopDuringTheFixOfACommentAnswersIt(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.spent = 3
+	w.after(time.Hour, func() { w.check(commented("a")) })
+	w.after(90*time.Minute, func() {
+		w.update(contract.UpdateStop, contract.Command{ID: "s", By: contract.BySystem, Reason: "pull request 7 was merged"})
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
+	require.Len(t, w.replies, 1)
+	require.Contains(t, w.replies[0].NotDone, "pull request 7 was merged")
+	require.Contains(t, w.payloads(contract.EventStayEnded)[0]["reason"], "stopped by the system")
+}
+
+func TestARunWhosePullRequestWasMergedDuringARepairEndsItsWatch(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.pullStates = []contract.PullRequestState{contract.PullRequestOpen, contract.PullRequestMerged}
+	began := w.env.Now()
+	w.after(time.Hour, func() {
+		w.check(commented("a"))
+		w.check(commented("b"))
+	})
+	result := w.orchestrate(t, watching, withPullRequest)
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Equal(t, commitOf(2), result.Commit)
+	require.Less(t, w.env.Now().Sub(began), 2*time.Hour)
+	require.Equal(t, "pull request 7 was merged, so nothing is left to do", w.payloads(contract.EventStayEnded)[0]["reason"])
+	require.Len(t, w.replies, 2)
+	require.Empty(t, w.replies[0].NotDone, "it was carried out")
+	require.Contains(t, w.replies[1].NotDone, "pull request 7 was merged")
+}
+
+func TestARunWhosePullRequestIsClosedAtItsReleaseBeginsNoWatch(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.pullStates = []contract.PullRequestState{contract.PullRequestClosed}
+	began := w.env.Now()
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching, withPullRequest).Status)
+	require.Less(t, w.env.Now().Sub(began), time.Hour)
+	require.Empty(t, w.payloads(contract.EventStayStarted))
 }

@@ -42,6 +42,9 @@ type runFixture struct {
 	refused     string         // why repairs are refused
 	escapes     map[string]int // tool calls of a step that leave its paths, starting with the first
 	released    contract.ReleaseInput
+	pulls       []contract.PullRequestInput
+	pullStates  []contract.PullRequestState // after each release; open if it has none
+	replies     []contract.AnswerInput
 	protected   contract.ProtectedFiles
 	slow        *fault.Error // the failure of quick work
 	opened      map[string]contract.OpenStepInput
@@ -211,6 +214,22 @@ func (w *runFixture) registerTestAndRelease() {
 			w.releases(n)
 		}
 		return contract.ReleaseResult{Branch: in.Release.Branch, Commit: commitOf(n)}, w.failing(contract.ActivityRelease)
+	})
+	w.register(contract.ActivityPullRequest, func(_ context.Context, in contract.PullRequestInput) (contract.PullRequest, error) {
+		w.mu.Lock()
+		w.pulls = append(w.pulls, in)
+		state := contract.PullRequestOpen
+		if n := len(w.pulls); n <= len(w.pullStates) {
+			state = w.pullStates[n-1]
+		}
+		w.mu.Unlock()
+		return contract.PullRequest{Number: 7, URL: "https://git.example.com/o/r/pulls/7", Commit: in.Commit, State: state}, w.failing(contract.ActivityPullRequest)
+	})
+	w.register(contract.ActivityAnswer, func(_ context.Context, in contract.AnswerInput) (string, error) {
+		w.mu.Lock()
+		w.replies = append(w.replies, in)
+		w.mu.Unlock()
+		return "https://git.example.com/o/r/pulls/7#note", w.failing(contract.ActivityAnswer)
 	})
 	w.register(contract.ActivityProtected, func(context.Context, contract.ProtectedInput) (contract.ProtectedFiles, error) {
 		return w.protected, w.failing(contract.ActivityProtected)

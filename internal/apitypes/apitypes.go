@@ -120,6 +120,7 @@ type CreateRequest struct {
 	ApprovePlan    bool                  `json:"approve_plan,omitempty" doc:"wait for approval before building"`
 	ApproveRelease bool                  `json:"approve_release,omitempty" doc:"wait for approval before releasing"`
 	Push           bool                  `json:"push,omitempty" doc:"also push the branch"`
+	PullRequest    bool                  `json:"pull_request,omitempty" doc:"also push the branch, and open a pull request for it on the forge of the remote"`
 	Remote         string                `json:"remote,omitempty" doc:"remote to push to: a name or a URL"`
 	Attempts       int                   `json:"attempts,omitempty" minimum:"1" maximum:"16" doc:"number of independent attempts at the goal, of which the best one is released; default: as configured (execution.attempts.count)"`
 	AttemptModels  []string              `json:"attempt_models,omitempty" maxItems:"16" doc:"models of the attempts in their order, as provider/model, repeated if there are fewer than attempts; default: as configured"`

@@ -50,6 +50,7 @@ type Backend interface {
 	Rejudge(ctx context.Context, id int64, rules control.Rules) (control.Retrials, error)
 	ExplainGate(ctx context.Context, id, verdict int64) ([]explain.Explanation, error)
 	Ledger(ctx context.Context, f chain.Filter) ([]ledger.Entry, error)
+	PullRequests(ctx context.Context, f control.PullRequestFilter) (control.PullRequestPage, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
 	AgentModels(ctx context.Context) ([]control.AgentModel, error)
 	SetAgentModel(ctx context.Context, agent contract.Agent, n control.NewModelChoice) (control.AgentModel, error)

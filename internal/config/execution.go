@@ -183,10 +183,18 @@ type Findings struct {
 	MaxMedium int `yaml:"max_medium" repo:"lower" validate:"min=0,max=1000000" doc:"Maximum number of medium findings. A run that exceeds this limit gets a warning."`
 }
 
+// How far a release goes (git.release).
+const (
+	ReleaseBranch      = "branch"
+	ReleasePush        = "push"
+	ReleasePullRequest = "pull_request"
+)
+
 // Git configures how changes are committed and where they are pushed.
 type Git struct {
 	BranchPrefix  string        `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Prefix of release branch names. The run's ID follows it."`
-	Push          bool          `yaml:"push" doc:"Push release branches to the remote."`
+	Release       string        `yaml:"release" validate:"oneof=branch push pull_request" doc:"How far a release goes. branch: a branch in the repository; if the repository is given by its URL, that is a push. push: the branch is pushed to the remote. pull_request: it is pushed, and a pull request is opened for it on one of the forges."`
+	PullRequest   PullRequest   `yaml:"pull_request" doc:"The pull requests of releases."`
 	Remote        string        `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: the remote that the repository was cloned from."`
 	AuthorName    string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer name for commits."`
 	AuthorEmail   string        `yaml:"author_email" repo:"yes" validate:"required,address" doc:"Author and committer e-mail address for commits."`
@@ -196,4 +204,17 @@ type Git struct {
 	Protected     []string      `yaml:"protected" validate:"max=100,dive,glob" doc:"Patterns for files, such as CI configuration, that determine what runs with other people's permissions after a push. A release that changes such a file is pushed only after a named person approves it. Case is ignored." example:"[\".github/**\", deploy/**]"`
 	Stay          time.Duration `yaml:"stay" repo:"lower" validate:"min=0,max=720h" doc:"How long a run continues to watch its branch after the release, to fix problems reported by failing checks or review comments (rgpt run check). 0: the run ends with the release."`
 	MaxRepairs    int           `yaml:"max_repairs" repo:"lower" validate:"min=0,max=100" doc:"Maximum number of repairs to a branch after the release, across all runs. If more repairs are needed, a person is asked."`
+}
+
+// PullRequest configures the pull requests of releases.
+type PullRequest struct {
+	Base       string   `yaml:"base" validate:"max=200" doc:"Branch into which pull requests are to be merged. Empty: the branch that the run started from."`
+	Draft      string   `yaml:"draft" validate:"oneof=gate always never" doc:"Which pull requests are drafts. gate: those of releases for which the policy gate demanded an approval."`
+	Labels     []string `yaml:"labels" validate:"max=20,dive,required,max=50" doc:"Labels of pull requests. The gate's decision is added to them as another label." example:"[rgpt, automated]"`
+	Reviewers  []string `yaml:"reviewers" validate:"max=20,dive,required,max=100" doc:"People to be asked for a review, and teams as organisation/team." example:"[ada, acme/core]"`
+	CodeOwners bool     `yaml:"code_owners" doc:"Also ask the owners of the changed files, according to the CODEOWNERS file of the base commit."`
+	Statuses   bool     `yaml:"statuses" doc:"Report the result of each check and of the policy gate as a status of the released commit."`
+	Comments   bool     `yaml:"comments" doc:"Add the open findings of the reviewer (gate.review) as comments on the lines that they concern."`
+	Mention    string   `yaml:"mention" validate:"required,max=100,mention" doc:"What a comment in the conversation of a pull request must contain so that a run that watches its branch (git.stay) carries it out. Comments on lines and reviews need not contain it." example:"\"@acme-bot\""`
+	Commenters string   `yaml:"commenters" validate:"oneof=read write admin" doc:"Permission that people must have for the repository so that a run carries out their comments."`
 }

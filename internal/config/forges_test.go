@@ -14,7 +14,7 @@ func TestAForgeNeedsOnlyItsKind(t *testing.T) {
 	t.Parallel()
 	c, err := load(t, "forges: {hub: {kind: github}}")
 	require.NoError(t, err)
-	require.Equal(t, config.Forge{Kind: "github", Timeout: config.DefaultForgeTimeout}, c.Forges["hub"])
+	require.Equal(t, config.Forge{Kind: "github", Timeout: config.DefaultForgeTimeout, Poll: time.Minute, PollLimit: 120}, c.Forges["hub"])
 
 	c, err = load(t, `
 forges:
@@ -25,12 +25,14 @@ forges:
     token_file: /run/secrets/token
     webhook_secret_env: HOOK
     timeout: 90s
+    poll: 5m
+    poll_limit: 60
   app: {kind: github, app: {id: 12, installation: 34, key_file: /run/secrets/key.pem}}
 `)
 	require.NoError(t, err)
 	require.Equal(t, config.Forge{
 		Kind: "gitea", URL: "https://git.example.com:3000/git/", Hosts: []string{"ssh.example.com", "git.example.com:2222", "10.0.0.1"},
-		TokenFile: "/run/secrets/token", WebhookSecretEnv: "HOOK", Timeout: 90 * time.Second,
+		TokenFile: "/run/secrets/token", WebhookSecretEnv: "HOOK", Timeout: 90 * time.Second, Poll: 5 * time.Minute, PollLimit: 60,
 	}, c.Forges["own"])
 	require.Equal(t, config.ForgeApp{ID: 12, Installation: 34, KeyFile: "/run/secrets/key.pem"}, c.Forges["app"].App)
 }
@@ -39,7 +41,7 @@ func TestTheEnvironmentSetsAForge(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load(config.Sources{Env: []string{"RGPT_FORGES_HUB_KIND=github", "RGPT_FORGES_HUB_TOKEN_ENV=GITHUB_TOKEN"}})
 	require.NoError(t, err)
-	require.Equal(t, config.Forge{Kind: "github", TokenEnv: "GITHUB_TOKEN", Timeout: config.DefaultForgeTimeout}, c.Forges["hub"])
+	require.Equal(t, config.Forge{Kind: "github", TokenEnv: "GITHUB_TOKEN", Timeout: config.DefaultForgeTimeout, Poll: time.Minute, PollLimit: 120}, c.Forges["hub"])
 }
 
 func TestMistakesAboutForgesSayWhatIsExpected(t *testing.T) {

@@ -133,7 +133,7 @@ func TestTheEnvironmentSetsEveryKindOfValue(t *testing.T) {
 	c, err := config.Load(config.Sources{Env: []string{
 		"RGPT_EXECUTION_STEP_TURNS=7", "RGPT_EXECUTION__STEP__COST_USD=0.25", "RGPT_EXECUTION_SANDBOX_MEMORY=2GiB",
 		"RGPT_EXECUTION_SANDBOX_READ_ONLY=/opt/a, /opt/b", "RGPT_VERIFICATION_TEST_ENABLED=true",
-		"RGPT_VERIFICATION_TEST_COMMAND=true", "RGPT_GIT_PUSH=true", "RGPT_GIT_AUTHOR_NAME=42",
+		"RGPT_VERIFICATION_TEST_COMMAND=true", "RGPT_GIT_RELEASE=push", "RGPT_GIT_AUTHOR_NAME=42",
 		"RGPT_MODELS_BUDGETS_WARN_AT=0.5", "RGPT_MODELS__PROVIDERS__MY_BOX__BASE_URL=http://127.0.0.1:1/v1",
 		"RGPT_MODELS_PROVIDERS_MY_BOX_KIND=compatible", "RGPT_MODELS_DEFAULT_PROVIDER=my_box", "RGPT_MODELS_DEFAULT_MODEL=m",
 		"RGPT_MODELS_PHASES_BUILDER_MODEL=b", "RGPT_WORKER_ROLES=[run, builder]", "RGPT_LOGGING_LEVEL=",
@@ -148,7 +148,7 @@ func TestTheEnvironmentSetsEveryKindOfValue(t *testing.T) {
 	require.Equal(t, []string{"/opt/a", "/opt/b"}, c.Execution.Sandbox.ReadOnly)
 	require.Equal(t, config.On, c.Verification.Test.Enabled)
 	require.Equal(t, "true", c.Verification.Test.Command)
-	require.True(t, c.Git.Push)
+	require.Equal(t, config.ReleasePush, c.Git.Release)
 	require.Equal(t, "42", c.Git.AuthorName)
 	require.InEpsilon(t, 0.5, c.Models.Budgets.WarnAt, 1e-9)
 	require.Equal(t, "http://127.0.0.1:1/v1", c.Models.Providers["my_box"].BaseURL)

@@ -20,7 +20,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"a number out of range", "\n\nexecution:\n  parallel_steps: 0", `FILE:4: execution.parallel_steps: expected a whole number from 1 to 64, got 0`},
 		{"a fraction out of range", "models: {budgets: {warn_at: 80}}", `FILE:1: models.budgets.warn_at: expected a number from 0 to 1, got 80`},
 		{"a fraction that is none", "models: {budgets: {warn_at: .nan}}", `FILE:1: models.budgets.warn_at: expected a number from 0 to 1, got .nan`},
-		{"yes for true", "git: {push: yes}", `FILE:1: git.push: expected true or false, got "yes"`},
+		{"yes for true", "models: {cache_identical: yes}", `FILE:1: models.cache_identical: expected true or false, got "yes"`},
 		{"a toggle", "verification: {test: {enabled: maybe}}", `FILE:1: verification.test.enabled: expected auto, true or false, got "maybe"`},
 		{"a duration without unit", "models: {timeout: 30}", `FILE:1: models.timeout: expected a duration (such as 30s, 5m or 24h) from 1s to 1h, got 30`},
 		{"a duration out of range", "models: {timeout: 5h}", `FILE:1: models.timeout: expected a duration (such as 30s, 5m or 24h) from 1s to 1h, got 5h`},
@@ -51,7 +51,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"a key that is no name", "? [a]\n: b", `FILE:1: invalid key; expected a name`},
 		{"two documents", "git: {}\n---\ngit: {}", `FILE: expected a single YAML document`},
 		{"broken YAML", "git:\n  push: [", `FILE:2: invalid YAML: did not find expected node content`},
-		{"a tab", "git:\n\tpush: true", `FILE:2: invalid YAML: found character that cannot start any token`},
+		{"a tab", "git:\n\trelease: push", `FILE:2: invalid YAML: found character that cannot start any token`},
 		{"an unknown anchor", "git: *nobody", `FILE: invalid YAML: unknown anchor 'nobody' referenced`},
 		{"a provider's bad name", "models: {providers: {My Box: {kind: ollama}}}", `FILE:1: models.providers.My Box: invalid key; expected a name that begins with a letter and contains only lower-case letters, digits, - and _`},
 		{"a provider without kind", "models: {providers: {box: {base_url: \"http://h\"}}}", `FILE:1: models.providers.box.kind: is missing; expected one of openai, azure, openrouter, anthropic, bedrock, vertex, gemini, ollama, compatible, scripted`},
@@ -116,7 +116,7 @@ func TestEveryMistakeOfEveryFileIsListedInOrder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	base := write(t, dir, "base.yaml", "logging:\n  level: loud\n  format: xml\n")
-	project := write(t, dir, "rgpt.yaml", "git: {push: 1}\nfindings:\n  max_major: -1\nzoo:\n")
+	project := write(t, dir, "rgpt.yaml", "git: {release: 1}\nfindings:\n  max_major: -1\nzoo:\n")
 	local := write(t, dir, "rgpt.local.yaml", "execution: {max_retries: x}\n")
 	_, err := config.Load(config.Sources{Base: base, Project: project, Env: []string{}})
 	require.Error(t, err)
@@ -124,7 +124,7 @@ func TestEveryMistakeOfEveryFileIsListedInOrder(t *testing.T) {
 	require.Equal(t, `the configuration has 6 errors:
   BASE:2: logging.level: expected one of debug, info, warn, error, got "loud"
   BASE:3: logging.format: expected one of auto, json, text, got "xml"
-  PROJECT:1: git.push: expected true or false, got 1
+  PROJECT:1: git.release: expected one of branch, push, pull_request, got 1 (put it in quotes)
   PROJECT:3: findings.max_major: expected a whole number from 0 to 1000000, got -1
   PROJECT:4: zoo: unknown section; expected one of execution, findings, verification, environment, git, gate, forges, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database
   LOCAL:1: execution.max_retries: expected a whole number from 0 to 20, got "x"`, text)

@@ -63,7 +63,7 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"the sandbox", "execution: {sandbox: {allow_unisolated: true}}", "rgpt.yaml:1: execution.sandbox.allow_unisolated: a repository may not set this: the sandbox protects the operator's host"},
 		{"the sandbox's limits", "execution:\n  sandbox:\n    memory: 1GiB", "rgpt.yaml:3: execution.sandbox.memory: a repository may not set this: the sandbox protects the operator's host"},
 		{"folders of the host", "execution: {sandbox: {read_only: [/etc]}}", "rgpt.yaml:1: execution.sandbox.read_only: a repository may not set this: the sandbox protects the operator's host"},
-		{"pushing", "git: {push: true}", "rgpt.yaml:1: git.push: a repository may not set this: only the operator decides where changes are pushed"},
+		{"pushing", "git: {release: push}", "rgpt.yaml:1: git.release: a repository may not set this: only the operator decides where changes are pushed"},
 		{"the remote", "git: {remote: \"https://evil\"}", "rgpt.yaml:1: git.remote: a repository may not set this: only the operator decides where changes are pushed"},
 		{"a provider", "models: {providers: {evil: {kind: compatible, base_url: \"http://evil\"}}}", "rgpt.yaml:1: models.providers.evil.base_url: a repository may not set this: providers, keys and budgets belong to the operator"},
 		{"a provider's address", "models: {providers: {openai: {base_url: \"http://evil\"}}}", "rgpt.yaml:1: models.providers.openai.base_url: a repository may not set this: providers, keys and budgets belong to the operator"},
@@ -173,7 +173,7 @@ func TestEverySettingHasItsTrust(t *testing.T) {
 		"execution.parallel_steps": "lower only", "execution.step.tokens": "lower only", "execution.sandbox.network": "no",
 		"execution.approve_plan": "true only", "findings.max_major": "lower only", "verification.custom[].command": "yes",
 		"verification.test.network": "hosts that the operator allows", "environment.network.hosts": "registries, and hosts that the operator allows",
-		"environment.setup": "yes", "environment.variables": "yes", "environment.network.credentials[].env": "no", "environment.enabled": "no", "git.push": "no", "git.remote": "no", "git.author_name": "yes",
+		"environment.setup": "yes", "environment.variables": "yes", "environment.network.credentials[].env": "no", "environment.enabled": "no", "git.release": "no", "git.pull_request.reviewers": "no", "git.remote": "no", "git.author_name": "yes",
 		"models.phases.<name>.model": "models that the operator lists", "models.providers.<name>.base_url": "no", "models.default.model": "no",
 		"server.address": "no", "temporal.address": "no", "worker.roles": "no", "database.url": "no", "artifacts.url": "no", "logging.dir": "no",
 	} {
@@ -216,7 +216,7 @@ func TestARequestSetsTheLimitsOfItsRunAndNothingOfTheOperators(t *testing.T) {
 		"execution.approve_release": "false", "verification.pinned_tests": "off", "verification.test.network": "evil.org",
 		"verification.custom": "[{name: x, command: y, network: [evil.org]}]", "execution.sandbox.network": "evil.org", "execution.sandbox.allow_unisolated": "true",
 		"models.providers.openai.base_url": "https://evil.example.com", "models.budget.day_usd": "1000000", "database.url": "postgres://evil/x", "server.address": ":1",
-		"artifacts.url": "s3://evil", "temporal.address": "evil:1", "git.push": "true", "no.such": "x", "execution": "x", "": "x", "findings.max_major": "-1",
+		"artifacts.url": "s3://evil", "temporal.address": "evil:1", "git.release": "push", "no.such": "x", "execution": "x", "": "x", "findings.max_major": "-1",
 	} {
 		_, err := config.LoadRequest(base, map[string]string{key: value})
 		require.Error(t, err, key)

@@ -34,6 +34,7 @@ type Logging struct {
 // Server configures the HTTP API and dashboard.
 type Server struct {
 	Address           string        `yaml:"address" validate:"listen" doc:"Address and port to listen on. Port 0: any free port."`
+	URL               string        `yaml:"url" validate:"omitempty,httpurl,max=500" doc:"Address under which people reach the dashboard, for links in pull requests and messages. Empty: they contain no links to it." example:"https://rgpt.example.com"`
 	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout" validate:"min=100ms,max=1h" doc:"Maximum time to read a request's headers."`
 	ReadTimeout       time.Duration `yaml:"read_timeout" validate:"min=100ms,max=1h" doc:"Maximum time to read a whole request."`
 	RequestTimeout    time.Duration `yaml:"request_timeout" validate:"min=1s,max=1h" doc:"Maximum time to process a request and send the response. Does not apply to streams and downloads."`

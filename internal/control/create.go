@@ -46,6 +46,7 @@ type Creation struct {
 	ApprovePlan    bool            // a person approves the plan before it is built
 	ApproveRelease bool
 	Push           bool
+	PullRequest    bool              `json:",omitempty"` // open a pull request for the pushed branch
 	Remote         string            // remote to push to: a name or a URL; empty with Push: origin
 	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
 	Key            string            // idempotency key: requests with the same key create only one run
@@ -334,8 +335,11 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	}
 	s.CreatedBy = c.By
 	s.PlanOnly, s.ApprovePlan, s.ApproveRelease = c.PlanOnly, s.ApprovePlan || c.ApprovePlan, s.ApproveRelease || c.ApproveRelease
-	if c.Push || c.Remote != "" {
+	if c.Push || c.PullRequest || c.Remote != "" {
 		s.Release.Push, s.Release.Remote = true, c.Remote
+	}
+	if err := withPullRequest(cfg, c, s); err != nil {
+		return store.NewRun{}, err
 	}
 	if s.Release.Push && s.Release.Remote == "" {
 		s.Release.Remote = "origin"

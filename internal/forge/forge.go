@@ -81,7 +81,8 @@ type Service interface {
 	// all issues.
 	Issues(ctx context.Context, repo, label string, since time.Time) ([]Issue, error)
 	// Comments returns the comments on an issue or pull request that were made or edited since a time,
-	// the oldest first: those of the conversation and those on lines of a change.
+	// the oldest first: those of the conversation and those on lines of a change. Older ones may be among
+	// them, if the forge does not say when they became visible.
 	Comments(ctx context.Context, repo string, on Subject, since time.Time) ([]Comment, error)
 	// AddComment adds a comment to an issue or pull request.
 	AddComment(ctx context.Context, repo string, on Subject, text string) (Comment, error)
@@ -262,6 +263,7 @@ type Comment struct {
 	Thread    string // of comments on lines and discussions; "" where the forge has none
 	Author    string
 	Bot       bool // as far as the forge says so
+	Review    bool // it is the text of a review as a whole
 	Body      string
 	URL       string
 	Path      string // of a comment on a line

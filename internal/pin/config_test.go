@@ -56,7 +56,7 @@ func TestConfigurationThatTurnsTestsOffIsFound(t *testing.T) {
 		one("our findings count for what they do anyway", "rgpt.yaml", gone, "verification:\n  lint:\n    severity: minor\n  security:\n    severity: medium\n"),
 		one("an example of ours", "examples/rgpt.yaml", gone, "verification:\n  test:\n    enabled: false\n"),
 		one("a new file of ours disables tests", "rgpt.yaml", gone, "verification:\n  test:\n    enabled: false\n", "excluded"),
-		one("other settings of ours", "rgpt.yaml", own+"git:\n  push: true\n", own+"git:\n  push: false\n"),
+		one("other settings of ours", "rgpt.yaml", own+"git:\n  release: push\n", own+"git:\n  release: branch\n"),
 
 		one("a workflow loses its tests", ".github/workflows/ci.yml", ci, "jobs:\n  test:\n    steps:\n      - run: npm ci\n", "excluded"),
 		one("a workflow goes on", ".github/workflows/ci.yml", ci, ci+"        continue-on-error: true\n", "excluded"),

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/forge/connect"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
@@ -166,10 +167,14 @@ func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*wor
 	if err := ClaimDataDir(dataDir); err != nil {
 		return nil, err
 	}
+	forges, err := connect.New(cfg.Forges, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
 	return workspace.New(workspace.Options{
 		CacheDir: filepath.Join(dataDir, "cache"), Blobs: blobs, MaxFileBytes: cfg.Execution.Sandbox.FileSize.Int64(),
 		MaxRepositoryFiles: cfg.Git.MaxFiles, MaxRepositoryBytes: cfg.Git.MaxSize.Int64(),
-		LinkedFolders: cfg.Git.LinkedFolders,
+		LinkedFolders: cfg.Git.LinkedFolders, Credential: forges.GitCredential,
 	})
 }
 
@@ -416,7 +421,7 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 		RunBudget:        runBudget(cfg),
 		StableRetests:    e.StableRetests,
 		Thresholds:       contract.Thresholds{MaxMajor: cfg.Findings.MaxMajor, MaxMedium: cfg.Findings.MaxMedium},
-		Release:          contract.ReleaseSettings{Push: cfg.Git.Push, Remote: cfg.Git.Remote, AuthorName: cfg.Git.AuthorName, AuthorEmail: cfg.Git.AuthorEmail, Protected: cfg.Git.Protected, Stay: cfg.Git.Stay, MaxRepairs: cfg.Git.MaxRepairs},
+		Release:          release(cfg),
 		ApprovePlan:      e.ApprovePlan,
 		ApproveRelease:   e.ApproveRelease,
 		ApprovalWait:     e.Approval.Wait,
@@ -433,6 +438,28 @@ func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Setti
 	}
 	settings.Environment, spec.Environment = environmentOf(cfg)
 	return settings, spec
+}
+
+// release returns how runs release. A pull request requires a push.
+func release(cfg *config.Config) contract.ReleaseSettings {
+	g := cfg.Git
+	s := contract.ReleaseSettings{
+		Push: g.Release != config.ReleaseBranch, Remote: g.Remote, AuthorName: g.AuthorName, AuthorEmail: g.AuthorEmail,
+		Protected: g.Protected, Stay: g.Stay, MaxRepairs: g.MaxRepairs,
+	}
+	if g.Release == config.ReleasePullRequest {
+		s.PullRequest = PullRequest(cfg)
+	}
+	return s
+}
+
+// PullRequest returns the settings of pull requests.
+func PullRequest(cfg *config.Config) *contract.PullRequestSettings {
+	p := cfg.Git.PullRequest
+	return &contract.PullRequestSettings{
+		Base: p.Base, Draft: contract.DraftPolicy(p.Draft), Labels: p.Labels, Reviewers: p.Reviewers, CodeOwners: p.CodeOwners,
+		Statuses: p.Statuses, Comments: p.Comments, Link: cfg.Server.URL,
+	}
 }
 
 // reminders returns the configured reminders of questions to people.

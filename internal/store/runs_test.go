@@ -234,6 +234,15 @@ func many(ctx context.Context, tb testing.TB, conn *pgx.Conn) {
 		"INSERT INTO orchestrator_pipeline_records (workflow_id, workflow_run_id, seq, pipeline_id) SELECT 'pipeline-' || id, 'r', 1, id FROM orchestrator_pipelines",
 		"ANALYZE orchestrator_pipelines, orchestrator_pipeline_entries, orchestrator_pipeline_messages, orchestrator_pipeline_votes, orchestrator_pipeline_errors, " +
 			"orchestrator_pipeline_reports, orchestrator_pipeline_texts, orchestrator_pipeline_records",
+		`INSERT INTO orchestrator_pull_requests (run_id, forge, repo, number, url, title, head, base, commit_id, state, draft, notes)
+			SELECT id, 'work', 'o/r' || id % 1000, id, 'u', 't', 'h', 'main', 'c', 'open', false, '[]' FROM orchestrator_runs`,
+		`INSERT INTO orchestrator_forge_events (forge, repo, number, event_id, kind, name, result, payload, state, ended_at)
+			SELECT 'work', 'o/r' || id % 1000, id, 'check:' || id, 'check', 'lint', 'failure', '{}', 'sent', now() - id * interval '1 minute' FROM orchestrator_runs`,
+		`INSERT INTO orchestrator_forge_watches (forge, repo, number, commit_id, since, looked_at, next_at, failures, reason)
+			SELECT 'work', 'o/r' || id % 1000, id, 'c', now(), now(), now() + id * interval '1 minute', 0, '' FROM orchestrator_runs`,
+		`INSERT INTO orchestrator_forge_deliveries (forge, delivery, repo, event_id, received_at)
+			SELECT 'work', id::text, 'o/r' || id % 1000, id::text, now() - id * interval '1 minute' FROM orchestrator_runs`,
+		"ANALYZE orchestrator_pull_requests, orchestrator_forge_events, orchestrator_forge_watches, orchestrator_forge_deliveries",
 		"ANALYZE orchestrator_webhooks, orchestrator_webhook_deliveries, orchestrator_webhook_attempts, orchestrator_requests, orchestrator_environments",
 		"ANALYZE orchestrator_runs, orchestrator_events, orchestrator_budgets, orchestrator_executions, orchestrator_model_calls, " +
 			"orchestrator_checks, orchestrator_tool_calls, orchestrator_findings, orchestrator_transcripts, orchestrator_artifacts",
@@ -288,7 +297,7 @@ func TestAllOtherQueriesUseIndexesWithOnePlanForAllParameters(t *testing.T) {
 				if slices.Contains([]string{"ListRuns", "ListPipelines", "ListEnvironments", "ListSetups", "ListQuarantine", "Questions", "Agents", "ForgetAgents", "SchemaVersion", "Deliveries", "ForgetModels", "ModelChoices", "ForgetAllCalls", "ForgetBreakers", "Checkpoints", "LedgerHead", "LastLedgerEntries"}, name) {
 					continue // planned for its parameters; reads all of a small table
 				}
-				if slices.Contains([]string{"ExpiredRuns", "KeptRuns", "SizeCutoff", "LiveSince", "Windows", "UnusedEnvironments", "Cleanups", "ScheduledSince", "Referenced", "DeletedFiles", "ContinuedRuns", "ReferencedAfter", "ExpiredResponses", "DropExpiredResponses", "UnusedBrainBlobs", "DropUnusedBrainBlobs"}, name) {
+				if slices.Contains([]string{"ExpiredRuns", "KeptRuns", "SizeCutoff", "LiveSince", "Windows", "UnusedEnvironments", "Cleanups", "ScheduledSince", "Referenced", "DeletedFiles", "ContinuedRuns", "ReferencedAfter", "ExpiredResponses", "DropExpiredResponses", "UnusedBrainBlobs", "DropUnusedBrainBlobs", "SweepForgeDeliveries", "SweepForgeEvents", "SweepForgeWatches"}, name) {
 					continue // of a clean-up: planned for its parameters; once a day, it looks at all runs
 				}
 				if slices.Contains([]string{"RecordTests", "RepositoriesWithTests"}, name) {

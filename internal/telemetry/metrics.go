@@ -139,6 +139,14 @@ var (
 	// WebhookAttempts counts delivery attempts to webhooks. Outcome is delivered, pending (it will
 	// be retried) or failed (it was the last attempt).
 	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Webhook delivery attempts, by outcome.", "outcome")
+	// ForgeEvents counts what happened to pull requests of runs that watch their branches; outcome is
+	// sent, ignored or failed.
+	ForgeEvents = counter("rgpt_forge_events_total", "Events of pull requests whose runs watch their branches, by kind (check, comment, closed, merged, pushed) and outcome: sent (to the run), ignored or failed.", "kind", "outcome")
+	// ForgeLooks counts looks at such pull requests; outcome is ok or failed.
+	ForgeLooks = counter("rgpt_forge_looks_total", "Looks at pull requests whose runs watch their branches, by outcome: ok or failed.", "outcome")
+	// ForgeWebhooks counts requests to the address for the webhooks of forges; outcome is accepted,
+	// duplicate, ignored (of no interest) or refused.
+	ForgeWebhooks = counter("rgpt_forge_webhooks_total", "Webhooks of forges, by outcome: accepted, duplicate, ignored (of no interest) or refused.", "outcome")
 	// DatabaseDuration is the duration of database operations.
 	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Duration of database operations.",
 		[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}, "operation", "outcome")
@@ -525,6 +533,44 @@ func CountToolCall(tool string, code contract.Code) {
 
 // CountWebhook records the outcome of a delivery attempt to a webhook.
 func CountWebhook(outcome string) { WebhookAttempts.WithLabelValues(outcome).Inc() }
+
+// CountForgeEvent records the outcome of an event of a pull request.
+func CountForgeEvent(kind, outcome string) { ForgeEvents.WithLabelValues(kind, outcome).Inc() }
+
+// CountForgeLook records a look at a pull request.
+func CountForgeLook(ok bool) {
+	outcome := "failed"
+	if ok {
+		outcome = "ok"
+	}
+	ForgeLooks.WithLabelValues(outcome).Inc()
+}
+
+// The outcomes of webhooks of forges.
+const (
+	HookAccepted  = "accepted"
+	HookDuplicate = "duplicate"
+	HookIgnored   = "ignored"
+	HookRefused   = "refused"
+)
+
+// CountForgeWebhook records the outcome of a webhook of a forge.
+func CountForgeWebhook(outcome string) { ForgeWebhooks.WithLabelValues(outcome).Inc() }
+
+// ExpectForges exports the metrics of forges as 0 from the start, in a process that serves them.
+func ExpectForges() {
+	for _, kind := range []string{"check", "comment", "closed", "merged", "pushed"} {
+		for _, outcome := range []string{"sent", "ignored", "failed"} {
+			ForgeEvents.WithLabelValues(kind, outcome)
+		}
+	}
+	for _, outcome := range []string{"ok", "failed"} {
+		ForgeLooks.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{HookAccepted, HookDuplicate, HookIgnored, HookRefused} {
+		ForgeWebhooks.WithLabelValues(outcome)
+	}
+}
 
 // ObserveDatabase records a database operation, by the name of its query.
 func ObserveDatabase(operation string, took time.Duration, err error) {

@@ -25,6 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/embedding"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/forge/connect"
 	"github.com/rocketgpt/orchestrator/internal/rerank"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -171,15 +172,27 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 		closeAll()
 		return nil, nil, err
 	}
+	forges, err := connect.New(o.Config.Forges, os.Getenv)
+	if err != nil {
+		closeAll()
+		return nil, nil, err
+	}
 	registries, err := setup.Registries(o.Config)
 	if err != nil {
 		closeAll()
 		return nil, nil, err
 	}
 	index := setup.Brain(o.Config, o.DataDir, workspaces, db, embeddings, reranking, o.Log)
-	closeAll = func() { registries.Close(); index.Close(); commands.Close(); _ = blobs.Close(); db.Close() }
+	closeAll = func() {
+		forges.Close()
+		registries.Close()
+		index.Close()
+		commands.Close()
+		_ = blobs.Close()
+		db.Close()
+	}
 	return &activities.Activities{
-		Brain: index, Registries: registries,
+		Brain: index, Registries: registries, Forges: forges,
 		Store: db, Views: views.New(db), Model: models, Admission: gate, Router: setup.Router(db, models, gate), Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: commands, Proxy: outlet, Artifacts: blobs,
 		CommandTools: commands.Tools, BuildImage: commands.BuildImage, Scanners: commands.Toolchains.Scanners, Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil

@@ -103,8 +103,9 @@ type call struct {
 	stdin  io.Reader
 	stdout io.Writer // nil: captured and returned
 	allow  string    // protocols, separated by colons; "" means none
-	net    bool      // connects to another host
-	user   bool      // reads the user's repository
+	// address is that of the other host to which git connects; empty: none.
+	address string
+	user    bool // reads the user's repository
 	// hold are lock files that the process inherits: if the worker is killed, a git process that
 	// outlives it keeps the lock until it exits.
 	hold []*os.File
@@ -124,6 +125,10 @@ func (e *gitError) Error() string {
 // git runs one git process and returns its output. Errors are *gitError, or a fault if git could
 // not run to completion.
 func (m *Manager) git(ctx context.Context, c call) ([]byte, error) {
+	c, err := m.withCredential(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	cmd := exec.CommandContext(ctx, m.options.Git, c.args...)
 	cmd.Dir = c.dir
 	cmd.Env = m.gitEnv(c)
@@ -140,7 +145,7 @@ func (m *Manager) git(ctx context.Context, c call) ([]byte, error) {
 		cmd.Stdout = &limitedWriter{w: &stdout, left: maxGitStdout}
 	}
 	m.started.Add(1)
-	err := cmd.Run()
+	err = cmd.Run()
 	if err == nil {
 		return stdout.Bytes(), nil
 	}
@@ -168,7 +173,7 @@ func (m *Manager) gitEnv(c call) []string {
 		"GIT_AUTHOR_NAME=" + defaultAuthor, "GIT_AUTHOR_EMAIL=" + defaultEmail,
 		"GIT_COMMITTER_NAME=" + defaultAuthor, "GIT_COMMITTER_EMAIL=" + defaultEmail,
 	}
-	if c.net {
+	if c.address != "" {
 		env = append(env, "GIT_SSH_COMMAND=ssh -oBatchMode=yes -oConnectTimeout=30 -oServerAliveInterval=15")
 		env = append(env, m.options.NetworkEnv...)
 	}

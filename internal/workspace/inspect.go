@@ -39,6 +39,15 @@ func (s Stat) String() string {
 	return fmt.Sprintf("%s changed, %s added, %d removed", count(len(s.Files), "file"), count(s.Added, "line"), s.Deleted)
 }
 
+// Paths returns the changed files.
+func (s Stat) Paths() []string {
+	out := make([]string, len(s.Files))
+	for i, f := range s.Files {
+		out[i] = f.Path
+	}
+	return out
+}
+
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

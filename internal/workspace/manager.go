@@ -62,6 +62,9 @@ type Options struct {
 	// for credentials and proxies. Default: the worker's own HOME, SSH_AUTH_SOCK, GIT_ASKPASS,
 	// SSH_ASKPASS, GIT_SSH_COMMAND, GIT_SSL_CAINFO, SSL_CERT_FILE and proxy variables.
 	NetworkEnv []string
+	// Credential returns the user and password with which git connects to an https address, and
+	// false if none are known: then those of NetworkEnv apply. Nil: none are known.
+	Credential func(ctx context.Context, address string) (user, password string, known bool, err error)
 }
 
 // ErrTooLarge is wrapped by Save's error for a change over the limits of Options. The message

@@ -235,7 +235,7 @@ func (r *mirror) runFetch(ctx context.Context, lock *heldLock, option string, re
 	}
 	args = append(append(args, "--", r.source.address), refspecs...)
 	within, large, stop := r.bounded(ctx)
-	_, err := r.runDurable(within, call{args: args, allow: r.source.allow, net: r.source.remote(), hold: []*os.File{lock.file}})
+	_, err := r.runDurable(within, call{args: args, allow: r.source.allow, address: r.source.contacted(), hold: []*os.File{lock.file}})
 	stop()
 	if large() {
 		removeStalePacks(r.gitDir())

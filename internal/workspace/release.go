@@ -224,6 +224,32 @@ func (m *Manager) remote(ctx context.Context, repo source, name string) (source,
 	return parseSource(address)
 }
 
+// RemoteAddress returns the address of a remote of a repository, which is a name in the repository's
+// configuration, a URL or a path. It may contain credentials.
+func (m *Manager) RemoteAddress(ctx context.Context, repo contract.Repo, name string) (string, error) {
+	src, err := parseSource(repo.URL)
+	if err != nil {
+		return "", err
+	}
+	remote, err := m.remote(ctx, src, name)
+	return remote.address, err
+}
+
+// HasRemoteBranch reports whether a remote of a repository has a branch.
+func (m *Manager) HasRemoteBranch(ctx context.Context, repo contract.Repo, name, branch string) (bool, error) {
+	src, err := parseSource(repo.URL)
+	if err != nil {
+		return false, err
+	}
+	remote, err := m.remote(ctx, src, name)
+	if err != nil {
+		return false, err
+	}
+	ref := "refs/heads/" + branch
+	refs, err := m.remoteIDs(ctx, m.options.CacheDir, remote, ref)
+	return refs[ref] != "", err
+}
+
 func unknownRemote(name string, repo source) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no remote %q; specify an existing remote (git remote -v) or a URL", repo, name)
 }
@@ -266,7 +292,7 @@ func (m *Manager) remoteIDs(ctx context.Context, dir string, to source, patterns
 		args = append(args, "--upload-pack="+m.server("upload-pack"))
 	}
 	args = append(append(args, "--", to.address), patterns...)
-	out, err := m.git(ctx, call{args: args, dir: dir, allow: to.allow, net: to.remote()})
+	out, err := m.git(ctx, call{args: args, dir: dir, allow: to.allow, address: to.contacted()})
 	if err != nil {
 		return nil, remoteFault(err, "cannot read the repository %s", escapePercent(to.String()))
 	}
@@ -286,7 +312,7 @@ func (r *mirror) runPush(ctx context.Context, to source, commit, ref, lease stri
 		args = append(args, "--receive-pack="+r.m.server("receive-pack", more...))
 	}
 	args = append(args, "--", to.address, commit+":"+ref)
-	_, err := r.run(ctx, call{args: args, allow: to.allow, net: to.remote()})
+	_, err := r.run(ctx, call{args: args, allow: to.allow, address: to.contacted()})
 	return err
 }
 

@@ -176,7 +176,7 @@ func (m *Manager) resolveURL(ctx context.Context, src source, rev string) (contr
 		args = append(args, "--upload-pack="+m.server("upload-pack"))
 	}
 	args = append(args, "--", src.address)
-	out, err := m.git(ctx, call{args: args, dir: m.options.CacheDir, allow: src.allow, net: src.remote()})
+	out, err := m.git(ctx, call{args: args, dir: m.options.CacheDir, allow: src.allow, address: src.contacted()})
 	if err != nil {
 		return contract.Repo{}, Info{}, remoteFault(err, "cannot read the repository %s", escapePercent(src.String()))
 	}

@@ -18,6 +18,14 @@ type source struct {
 // server, perhaps on another host.
 func (s source) remote() bool { return s.allow != "file" }
 
+// contacted returns the address if another program than git is contacted for it, otherwise "".
+func (s source) contacted() string {
+	if !s.remote() {
+		return ""
+	}
+	return s.address
+}
+
 // String returns the address without credentials, for messages.
 func (s source) String() string { return Redact(s.address) }
 

@@ -45,7 +45,7 @@ func (m *Manager) Version(ctx context.Context, repo, base string) (string, error
 	if src.local {
 		return m.localVersion(ctx, src, base)
 	}
-	out, err := m.git(ctx, call{args: []string{"ls-remote", "--tags", "--refs", "--", src.address}, dir: m.options.CacheDir, allow: src.allow, net: src.remote()})
+	out, err := m.git(ctx, call{args: []string{"ls-remote", "--tags", "--refs", "--", src.address}, dir: m.options.CacheDir, allow: src.allow, address: src.contacted()})
 	if err != nil {
 		return "", remoteFault(err, "cannot read the tags in %s", escapePercent(src.String()))
 	}

@@ -74,6 +74,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.modelOperations(api)
 	s.systemOperations(api)
 	s.ledgerOperations(api)
+	s.pullRequestOperations(api)
 	for path, item := range api.OpenAPI().Paths {
 		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))
 	}

@@ -214,7 +214,7 @@ func creationOf(in *newRun) (control.Creation, error) {
 	return control.Creation{
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Effort: b.Effort, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
 		Labels: b.Labels, PrepareOnly: b.PrepareOnly, Environment: b.Environment, Pictures: b.Pictures,
-		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, Remote: b.Remote, Settings: b.Settings, Key: in.Key, By: cmp.Or(b.By, contract.ByAPI),
+		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, PullRequest: b.PullRequest, Remote: b.Remote, Settings: b.Settings, Key: in.Key, By: cmp.Or(b.By, contract.ByAPI),
 		Attempts: b.Attempts, AttemptModels: b.AttemptModels,
 	}, param.CheckText(texts...)
 }

@@ -44,6 +44,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/runs", s.runsPage)
 	get("/runs/{id}", s.tab("", s.overviewTab))
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
+	get("/pull-requests", s.pullRequestsPage)
 	get("/agents", s.agentsPage)
 	get("/environments", s.environmentsPage)
 	get("/brain", s.brainPage)

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/store/followups"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
+	"github.com/rocketgpt/orchestrator/internal/store/pullrequests"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/ui"
 )
@@ -47,6 +48,11 @@ func (s *Server) runHead(ctx context.Context, shell ui.Shell, id int64, tab stri
 	h.Counts = map[string]int{"findings": counts.Findings, "artifacts": counts.Artifacts, "heals": h.Card.Heals, "plan": h.Card.Steps, "events": int(h.Run.EventSeq)}
 	if h.Lineage, err = followups.Of(ctx, s.Store, h.Run); err != nil {
 		return h, err
+	}
+	if h.Run.Settings.Release.PullRequest != nil {
+		if h.PullRequests, err = pullrequests.Of(ctx, s.Store, id); err != nil {
+			return h, err
+		}
 	}
 	if h.Hold, err = s.Views.Hold(ctx, id); err != nil {
 		return h, err

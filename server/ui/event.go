@@ -59,7 +59,7 @@ func EventWords(e contract.Event) string {
 	var parts []string
 	for _, part := range []string{
 		text("step"), text("action", "heal_action"), text("error_type", "class"), text("severity"),
-		text("message", "error_message", "reason", "name", "root_cause", "summary", "goal_title"), text("status"), text("branch"), text("model"), text("by"),
+		text("message", "error_message", "reason", "name", "root_cause", "summary", "goal_title"), text("status"), text("branch"), text("model"), text("by"), pullRequestWords(e),
 	} {
 		if part != "" {
 			parts = append(parts, part)
@@ -69,6 +69,18 @@ func EventWords(e contract.Event) string {
 		parts = append(parts, fmt.Sprintf("attempt %.0f", n))
 	}
 	return strings.Join(parts, " · ")
+}
+
+// pullRequestWords names the pull request of an event about one, "" of others.
+func pullRequestWords(e contract.Event) string {
+	var p struct {
+		Repo   string `json:"repository"`
+		Number int64  `json:"number"`
+	}
+	if !strings.HasPrefix(string(e.Type), contract.EventPullRequestPrefix) || json.Unmarshal(e.Payload, &p) != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s #%d", Cut(p.Repo, 100), p.Number)
 }
 
 // ConsoleEvent formats an event as a line of the console.

@@ -2,6 +2,7 @@ package gitea_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -578,4 +579,25 @@ func TestACallWhoseAnswerWasLostCanBeRepeated(t *testing.T) {
 	var labels []struct{ Name string }
 	s.Do(t, s.Owner, http.MethodGet, "/repos/"+repo+"/labels", nil, &labels)
 	require.Len(t, labels, 1)
+}
+
+// Members of teams that only read count as people to whom Gitea lets issues be assigned.
+func TestAMemberOfAReadingTeamMayNotWrite(t *testing.T) {
+	t.Parallel()
+	s := gitea.Shared(t)
+	member := s.User(t, "member-of-readers")
+	s.Do(t, s.Owner, http.MethodPost, "/orgs", map[string]any{"username": "readers-org"}, nil)
+	s.Do(t, s.Owner, http.MethodPost, "/orgs/readers-org/repos", map[string]any{"name": "app", "auto_init": true, "default_branch": "main"}, nil)
+	var team struct {
+		ID int64 `json:"id"`
+	}
+	s.Do(t, s.Owner, http.MethodPost, "/orgs/readers-org/teams", map[string]any{
+		"name": "readers", "permission": "read", "includes_all_repositories": true, "units": []string{"repo.code", "repo.pulls", "repo.issues"},
+		"units_map": map[string]string{"repo.code": "read", "repo.pulls": "read", "repo.issues": "read"},
+	}, &team)
+	s.Do(t, s.Owner, http.MethodPut, fmt.Sprintf("/teams/%d/members/%s", team.ID, member.Login), nil, nil)
+	s.Do(t, s.Owner, http.MethodPut, "/repos/readers-org/app/collaborators/"+s.Bot.Login, map[string]any{"permission": "write"}, nil)
+	got, err := connect(t, s.URL, s.Bot).Permission(t.Context(), "readers-org/app", member.Login)
+	require.NoError(t, err)
+	require.Equal(t, forge.PermissionRead, got)
 }

@@ -32,9 +32,10 @@ const (
 	MaxHistoryBytes = 40 << 20
 )
 
-// watchesBranch reports whether the run currently watches its released branch.
+// watchesBranch reports whether the run currently watches its released branch. It does not when people
+// have merged or closed its pull request.
 func (r *run) watchesBranch() bool {
-	return r.in.Settings.Release.Stay > 0 && r.Status == contract.StatusDone && r.Commit != ""
+	return r.in.Settings.Release.Stay > 0 && r.Status == contract.StatusDone && r.Commit != "" && r.Watch.Closed == ""
 }
 
 // watchBranch waits for messages about the released branch until its time is up, and
@@ -50,6 +51,9 @@ func (r *run) watchBranch(ctx workflow.Context) *contract.Failure {
 		}
 	}
 	for {
+		if r.Watch.Closed != "" {
+			return nil
+		}
 		if n := len(r.Watch.Released); n == 0 || r.Watch.Released[n-1] != r.Commit {
 			r.Watch.Released = append(r.Watch.Released, r.Commit)
 		}
@@ -148,8 +152,11 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 		r.ignore(ctx, m, contract.EventCheckIgnored, "no code change can fix it; run the check again: "+taken.Failure.Message)
 		return nil
 	}
-	if m.Kind == contract.CheckComment && r.judgesLabelsAtOnce(ctx) {
+	if m.Kind == contract.CheckComment && r.judgesLabelsAtOnce(ctx) || m.Answer != nil {
 		r.AddAuthor(m.By) // agents carry it out
+	}
+	if m.Answer != nil {
+		r.Watch.Answering = &state.Answering{Message: m.ID, To: *m.Answer, Before: r.Commit}
 	}
 	failure := &taken.Failure
 	r.Heals.Count[contract.PhaseTester], r.Heals.Tried = 0, map[string][]contract.HealAction{}
@@ -182,7 +189,61 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 // checkFixed ends the work on a check whose fix is released.
 func (r *run) checkFixed(ctx workflow.Context) *contract.Failure {
 	r.Watch.CheckName = ""
-	return r.failureOf(r.flush(ctx))
+	if err := r.flush(ctx); err != nil || r.Watch.Answering == nil {
+		return r.failureOf(err)
+	}
+	r.Watch.Answering.Done = true
+	r.answerComment(ctx, *r.Watch.Answering, "", options.AnswerPatience)
+	if ctx.Err() == nil {
+		r.Watch.Answering = nil // else the end of the run answers
+	}
+	return nil
+}
+
+// answerComment answers a comment on a pull request; notDone says why it was not carried out. A failure is
+// only logged: the work itself is released.
+func (r *run) answerComment(ctx workflow.Context, a state.Answering, notDone string, patience time.Duration) {
+	activity := workflow.WithScheduleToCloseTimeout(options.Remote(ctx, contract.QueueReleaser, options.AnswerTime), patience)
+	err := workflow.ExecuteActivity(activity, contract.ActivityAnswer, contract.AnswerInput{
+		RunID: r.in.RunID, Message: a.Message, To: a.To, Branch: r.Branch, Before: a.Before, Commit: r.Commit, NotDone: notDone,
+	}).Get(ctx, nil)
+	if err != nil {
+		r.log.Warn("A comment on the pull request could not be answered", "repository", a.To.Repo, "number", a.To.Number, "comment", a.To.Comment, "error", err)
+	}
+}
+
+// answerRest answers the comments that the run leaves behind when it ends.
+func (r *run) answerRest(ctx workflow.Context, failure *contract.Failure) {
+	why := "the run has ended"
+	switch {
+	case r.controls.stopping():
+		why = r.controls.stop.Message
+	case failure != nil:
+		why = failure.Message
+	case r.Watch.Closed != "":
+		why = r.Watch.Closed
+	}
+	rest := workflow.NewWaitGroup(ctx)
+	answer := func(a state.Answering, notDone string) {
+		rest.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer rest.Done()
+			r.answerComment(ctx, a, notDone, options.CleanUpTimeout)
+		})
+	}
+	if a := r.Watch.Answering; a != nil {
+		notDone := why
+		if a.Done {
+			notDone = ""
+		}
+		answer(*a, notDone)
+	}
+	for _, m := range r.Watch.Pending {
+		if m.Answer != nil {
+			answer(state.Answering{Message: m.ID, To: *m.Answer, Before: r.Commit}, why)
+		}
+	}
+	rest.Wait(ctx)
 }
 
 // actionAfter returns the action to take after a person asked for another attempt, "" for the phase
@@ -202,6 +263,9 @@ func (r *run) endWatch(ctx workflow.Context, failure *contract.Failure) (*contra
 	reason := "the time limit for watching the branch was reached"
 	if historyFull(ctx) {
 		reason = "the run received more messages than its history can hold; replay the run or start another to keep watching the branch"
+	}
+	if r.Watch.Closed != "" {
+		reason = r.Watch.Closed
 	}
 	var events []contract.EventDraft
 	switch {

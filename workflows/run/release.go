@@ -1,6 +1,8 @@
 package run
 
 import (
+	"fmt"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -12,6 +14,8 @@ type releaseOutput struct {
 	Branch string `json:"branch"`
 	Commit string `json:"commit"`
 	Pushed bool   `json:"pushed"`
+	// PullRequest is the pull request for the branch; nil: none was asked for.
+	PullRequest *contract.PullRequest `json:"pull_request,omitempty"`
 }
 
 // findProtected finds the changed files that need an approval before they are pushed.
@@ -54,7 +58,16 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 	}
 	r.Branch, r.Commit = result.Branch, result.Commit
 	r.noteLateLabels(ctx)
-	return releaseOutput{Branch: result.Branch, Commit: result.Commit, Pushed: result.Pushed}, result.Failure
+	output := releaseOutput{Branch: result.Branch, Commit: result.Commit, Pushed: result.Pushed}
+	if result.Failure != nil || r.in.Settings.Release.PullRequest == nil {
+		return output, result.Failure
+	}
+	opened, err := r.openPullRequest(ctx, execution)
+	output.PullRequest = opened
+	if err == nil && opened.State != contract.PullRequestOpen {
+		r.Watch.Closed = fmt.Sprintf("pull request %d was %s, so nothing is left to do", opened.Number, opened.State)
+	}
+	return output, r.failureOf(err)
 }
 
 // publish has the releaser make the release that was judged and approved.
@@ -73,4 +86,14 @@ func (r *run) publish(ctx workflow.Context, execution contract.ExecutionRef) (co
 		return result, r.failureOf(err)
 	}
 	return result, nil
+}
+
+// openPullRequest opens the pull request of the released branch, or updates it after another release.
+func (r *run) openPullRequest(ctx workflow.Context, execution contract.ExecutionRef) (*contract.PullRequest, error) {
+	var opened contract.PullRequest
+	err := workflow.ExecuteActivity(options.Remote(ctx, contract.QueueReleaser, options.LongWork), contract.ActivityPullRequest, contract.PullRequestInput{
+		Execution: execution, Repo: r.in.Settings.Repo, Release: r.in.Settings.Release, Branch: r.Branch, Commit: r.Commit,
+		Workspace: r.Workspace, Approved: r.Gate.Decision == contract.GateNeedsApproval,
+	}).Get(ctx, &opened)
+	return &opened, err
 }

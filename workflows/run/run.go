@@ -350,6 +350,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 		}
 	}
 	r.cleanUp(last)
+	r.answerRest(last, failure)
 	r.tellGroup(last)
 	if err := workflow.Await(last, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return contract.RunResult{}, err

@@ -158,7 +158,7 @@ func (f *configured) match(r remote) int {
 	for _, host := range f.hosts {
 		name, port, err := net.SplitHostPort(host)
 		switch {
-		case err != nil && strings.Trim(host, "[]") == r.host:
+		case err != nil && strings.Trim(host, "[]") == r.host && (!r.web || r.port == ""):
 			rank = max(rank, byName)
 		case err == nil && name == r.host && (port == r.port || r.port == "" && slices.Contains(defaultPorts[scheme], port)):
 			rank = byPort

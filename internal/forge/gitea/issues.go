@@ -74,13 +74,16 @@ func (s *Service) Issues(ctx context.Context, repo, label string, since time.Tim
 	return found[:min(len(found), forge.MaxIssues)], nil
 }
 
-// Comments returns the comments on an issue or pull request. The texts of reviews are among them.
+// Comments returns the comments on an issue or pull request. The texts of reviews are among them. All
+// reviews are returned, because theirs is the time when they were begun, not when they were submitted.
 func (s *Service) Comments(ctx context.Context, repo string, on forge.Subject, since time.Time) ([]forge.Comment, error) {
 	c, err := s.begin(ctx, repo, "read the comments on "+on.String())
 	if err != nil {
 		return nil, err
 	}
 	all, err := c.conversation(on, since)
+	since = since.Truncate(time.Second) // times are precise to the second
+	all = slices.DeleteFunc(all, func(one forge.Comment) bool { return one.UpdatedAt.Before(since) })
 	if err == nil && on.PullRequest {
 		var reviews []forge.Comment
 		reviews, err = c.reviews(on.Number)
@@ -89,9 +92,6 @@ func (s *Service) Comments(ctx context.Context, repo string, on forge.Subject, s
 	if err != nil {
 		return nil, c.explain(err)
 	}
-	// Times are precise to the second.
-	since = since.Truncate(time.Second)
-	all = slices.DeleteFunc(all, func(one forge.Comment) bool { return one.UpdatedAt.Before(since) })
 	slices.SortStableFunc(all, func(a, b forge.Comment) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return all, nil
 }
@@ -140,7 +140,7 @@ func (c *call) reviews(number int64) ([]forge.Comment, error) {
 		}
 		if r.Body != "" {
 			out = append(out, forge.Comment{
-				ID: reviewID(r.ID), Author: login(r.Reviewer), Bot: bot(r.Reviewer), Body: r.Body,
+				ID: reviewID(r.ID), Author: login(r.Reviewer), Bot: bot(r.Reviewer), Review: true, Body: r.Body,
 				URL: address(r.HTMLURL), CreatedAt: r.Submitted, UpdatedAt: r.Submitted,
 			})
 		}

@@ -193,7 +193,9 @@ func permission(p *sdk.Permission) forge.Permission {
 
 // Permission returns what a person may do with a repository. Only the repository's administrators
 // may ask for it. With other credentials, a person whom issues can be assigned to has
-// PermissionWrite, even if it is more, and any other collaborator PermissionRead.
+// PermissionWrite, even if it is more, and any other collaborator PermissionRead. In repositories of
+// organizations, nobody then has more than PermissionRead, because issues can also be assigned to
+// members of teams that only read.
 func (s *Service) Permission(ctx context.Context, repo, login string) (forge.Permission, error) {
 	c, err := s.begin(ctx, repo, "find out what "+strconv.Quote(fault.Clip(login, maxShown))+" may do")
 	if err != nil {
@@ -216,6 +218,9 @@ func (s *Service) Permission(ctx context.Context, repo, login string) (forge.Per
 		return forge.PermissionNone, c.explain(err)
 	}
 	if slices.ContainsFunc(writers, func(u *sdk.User) bool { return strings.EqualFold(u.UserName, login) }) {
+		if _, _, err := c.api.GetRepoTeams(c.owner, c.name); !is(err, http.StatusMethodNotAllowed) { // the owner is an organization
+			return forge.PermissionRead, nil
+		}
 		return forge.PermissionWrite, nil
 	}
 	reader, _, err := c.api.IsCollaborator(c.owner, c.name, login)

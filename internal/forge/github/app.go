@@ -15,6 +15,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/forge/forgehttp"
 )
 
@@ -69,23 +70,29 @@ func withRepository(ctx context.Context, owner, name string) context.Context {
 // authorize adds the token of the installation that the request's repository belongs to.
 func (a *app) authorize(req *http.Request) error {
 	repo, _ := req.Context().Value(repositoryKey{}).([2]string)
-	installation, err := a.installation(req.Context(), repo[0], repo[1])
+	token, err := a.token(req.Context(), repo[0], repo[1])
 	if err != nil {
-		return err
-	}
-	source, err := a.source(installation)
-	if err != nil {
-		return err
-	}
-	token, err := source.Token(req.Context())
-	if err != nil {
-		if status(err, http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden) {
-			a.forget(repo[0]) // the App may have been removed and installed again
-		}
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	return nil
+}
+
+// token returns a token of the installation that a repository belongs to.
+func (a *app) token(ctx context.Context, owner, name string) (string, error) {
+	installation, err := a.installation(ctx, owner, name)
+	if err != nil {
+		return "", err
+	}
+	source, err := a.source(installation)
+	if err != nil {
+		return "", err
+	}
+	token, err := source.Token(ctx)
+	if err != nil && status(err, http.StatusNotFound, http.StatusUnauthorized, http.StatusForbidden) {
+		a.forget(owner) // the App may have been removed and installed again
+	}
+	return token, err
 }
 
 // rejected forgets a token that was revoked, as when the App was installed again.
@@ -203,4 +210,18 @@ func (a *app) get(ctx context.Context, path string, into any) error {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
 	return nil
+}
+
+// GitToken returns the token with which git uses a repository as the App. The error is like those of
+// forge.Service.
+func (s *Service) GitToken(ctx context.Context, repo string) (string, error) {
+	if s.app == nil {
+		return "", fault.New(contract.ClassConfig, contract.CodeUnauthorized, "%s uses no GitHub App", s.http)
+	}
+	owner, name, err := forge.SplitRepository(forge.GitHub, repo)
+	if err != nil {
+		return "", err
+	}
+	token, err := s.app.token(ctx, owner, name)
+	return token, s.http.Explain(err, "get a token for git", repo)
 }

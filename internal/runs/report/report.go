@@ -260,7 +260,7 @@ var escaper = strings.NewReplacer(
 
 // linked matches text that viewers turn into links automatically: addresses, e-mail
 // addresses, mentions of people and teams, issue numbers.
-var linked = regexp.MustCompile(`(?i)://|www\.|@|#\d|(mailto|xmpp|javascript|data):`)
+var linked = regexp.MustCompile(`(?i)://|www\.|@|#\d|\bgh-\d|(mailto|xmpp|javascript|data):`)
 
 // escape returns untrusted text on one line. Text that viewers would turn into links becomes inline
 // code, which is readable and can be copied.
@@ -302,8 +302,8 @@ func code(s string) string {
 }
 
 // blocks matches the characters that would start a heading, a list or a rule at the beginning of a
-// line.
-var blocks = regexp.MustCompile(`^([-+=]|\d+[.)])`)
+// line, or one of GitLab's commands, such as /merge.
+var blocks = regexp.MustCompile(`^([-+=/]|\d+[.)])`)
 
 func quote(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")

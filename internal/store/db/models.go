@@ -260,6 +260,49 @@ type FollowUp struct {
 	Work   json.RawMessage
 }
 
+type ForgeDelivery struct {
+	ID         int64
+	Forge      string
+	Delivery   string
+	Repo       string
+	EventID    string
+	ReceivedAt time.Time
+}
+
+type ForgeEvent struct {
+	ID         int64
+	Forge      string
+	Repo       string
+	Number     int64
+	EventID    string
+	Kind       string
+	Name       string
+	Result     string
+	Payload    json.RawMessage
+	ReceivedAt time.Time
+	State      string
+	Reason     string
+	RunID      *int64
+	Answer     string
+	Attempts   int32
+	TriedAt    *time.Time
+	NextAt     time.Time
+	EndedAt    *time.Time
+}
+
+type ForgeWatch struct {
+	Forge    string
+	Repo     string
+	Number   int64
+	CommitID string
+	Since    time.Time
+	LookedAt time.Time
+	NextAt   time.Time
+	AskedAt  *time.Time
+	Failures int32
+	Reason   string
+}
+
 type GateInput struct {
 	VerdictID  int64
 	Input      json.RawMessage
@@ -772,6 +815,24 @@ type Prompt struct {
 	Version   string
 	Text      string
 	CreatedAt time.Time
+}
+
+type PullRequest struct {
+	ID        int64
+	RunID     int64
+	Forge     string
+	Repo      string
+	Number    int64
+	Url       string
+	Title     string
+	Head      string
+	Base      string
+	CommitID  string
+	State     string
+	Draft     bool
+	Notes     json.RawMessage
+	CreatedAt time.Time
+	UpdatedAt time.Time
 }
 
 type Quarantine struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 	"github.com/rocketgpt/orchestrator/internal/store/providers"
+	"github.com/rocketgpt/orchestrator/internal/store/pullrequests"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 )
@@ -75,6 +76,7 @@ type RunDetails struct {
 	Approvals      []Approval              `json:"approvals"`
 	Gate           []contract.GateRecord   `json:"gate" doc:"what the policy gate decided about the run's changes, oldest first"`
 	Reviews        []contract.ReviewRecord `json:"reviews" doc:"reviews of the run's change by a model before its release, oldest first"`
+	PullRequests   []contract.PullRequest  `json:"pull_requests" doc:"pull requests of the run's branch, as last seen"`
 	Interventions  []Intervention          `json:"manual_interventions"`
 	Usage          contract.Usage          `json:"usage"`
 	ModelUsage     []ModelUsage            `json:"model_usage"`
@@ -223,6 +225,9 @@ func (v *Views) people(ctx context.Context, id int64, d *RunDetails) error {
 	}
 	describeApprovals(d.Approvals, d.Gate)
 	if d.Reviews, err = verdicts.Reviews(ctx, v.store, id); err != nil {
+		return err
+	}
+	if d.PullRequests, err = pullrequests.Of(ctx, v.store, id); err != nil {
 		return err
 	}
 	d.ModelUsage, err = v.ModelUsage(ctx, id)

@@ -50,6 +50,10 @@ const (
 	// JudgePatience is how long a judge of attempts may take, with retries and waiting for the
 	// provider. After that, the attempts are decided without it.
 	JudgePatience = 15 * time.Minute
+	// AnswerTime bounds one attempt to answer a comment, and AnswerPatience all of them: meanwhile, the
+	// next message about the branch waits.
+	AnswerTime     = 2 * time.Minute
+	AnswerPatience = 15 * time.Minute
 	// CleanUpTimeout bounds the last writes of a stopped run.
 	CleanUpTimeout = 2 * time.Minute
 )

@@ -220,12 +220,24 @@ type Watch struct {
 	MaxRepairs    int // limit on repairs of the branch, across runs
 	Repairs       int // of this run
 	Pending       []contract.CheckMessage
-	Released      []string // commits that this run released
-	Check         int64    // row of the message whose failure is being healed, 0: none
-	CheckName     string   // of the message that is being fixed
-	EventsWritten int      // events about messages without effect
-	Ignored       int      // messages without effect
-	Unreported    int      // ignored messages since the last event with their number
+	Released      []string   // commits that this run released
+	Check         int64      // row of the message whose failure is being healed, 0: none
+	CheckName     string     // of the message that is being fixed
+	Answering     *Answering `json:",omitempty"` // the comment that is being fixed; nil: none that is answered
+	EventsWritten int        // events about messages without effect
+	Ignored       int        // messages without effect
+	Unreported    int        // ignored messages since the last event with their number
+	// Closed says that the pull request is merged or closed, so that no watch is needed; empty: it is
+	// open, or there is none.
+	Closed string `json:",omitempty"`
+}
+
+// Answering is a comment that the run answers when it was carried out, or was not.
+type Answering struct {
+	Message string // id of its message
+	To      contract.CommentRef
+	Before  string // commit that was released when the work began
+	Done    bool   // it was carried out
 }
 
 // view returns the watch for the state query, nil for a run that does not watch its branch.
