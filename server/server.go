@@ -89,6 +89,7 @@ func New(o Options) *Handler {
 	(&probes{res, o.Views, o.Temporal}).register(mux)
 	retention.ExpectMetrics(retention.OriginPerson)
 	telemetry.ExpectBrain()
+	telemetry.ExpectForges()
 	res.Get(mux, "/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	(&api.Server{
 		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,
@@ -121,7 +122,6 @@ func beside(next http.Handler, hooks http.HandlerFunc) http.Handler {
 	if hooks == nil {
 		return next
 	}
-	telemetry.ExpectForges()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /hooks/{forge}", hooks)
 	recorded := middleware.RecordRoute(mux)
