@@ -557,6 +557,13 @@ const (
 // CountForgeWebhook records the outcome of a webhook of a forge.
 func CountForgeWebhook(outcome string) { ForgeWebhooks.WithLabelValues(outcome).Inc() }
 
+// ExpectRegistries exports the questions to registries as 0 until there are any.
+func ExpectRegistries() {
+	for _, result := range []string{"found", "not_found", "failed", "cached", "skipped"} {
+		RegistryLookups.WithLabelValues("Go", result)
+	}
+}
+
 // ExpectForges exports the metrics of forges as 0 from the start, in a process that serves them.
 func ExpectForges() {
 	for _, kind := range []string{"check", "comment", "closed", "merged", "pushed"} {

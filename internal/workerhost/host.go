@@ -207,6 +207,7 @@ func expectModelMetrics(cfg *config.Config) {
 	telemetry.ExpectLiveTexts()
 	telemetry.ExpectCacheLookups()
 	telemetry.ExpectBrain()
+	telemetry.ExpectRegistries()
 	for name := range cfg.Models.Providers {
 		telemetry.BreakersOpened.WithLabelValues(name, telemetry.AllModels)
 		telemetry.ProviderWait.WithLabelValues(name)
