@@ -53,7 +53,7 @@ type Service interface {
 	// AddLabels adds labels to an issue or pull request, and creates those that the repository does
 	// not have. Labels that it has already stay.
 	AddLabels(ctx context.Context, repo string, on Subject, labels []string) error
-	// RemoveLabel removes a label; one that is not set is no error.
+	// RemoveLabel removes a label. It succeeds if the label is not set.
 	RemoveLabel(ctx context.Context, repo string, on Subject, label string) error
 	// RequestReviews asks people to review a pull request, in addition to earlier requests. The
 	// forge may refuse people who cannot review.
@@ -62,9 +62,9 @@ type Service interface {
 	Review(ctx context.Context, repo string, number int64, review NewReview) error
 	// Merge merges a pull request whose head is the given commit. It returns the commit on the base.
 	// A head that has moved, and a pull request that cannot be merged, are a LOGIC_ERROR with
-	// CodeMergeConflict. One that was merged already with this head is no error.
+	// CodeMergeConflict. It succeeds if the pull request was merged already with this head.
 	Merge(ctx context.Context, repo string, number int64, merge Merge) (string, error)
-	// DeleteBranch deletes a branch; one that does not exist is no error.
+	// DeleteBranch deletes a branch. It succeeds if the branch does not exist.
 	DeleteBranch(ctx context.Context, repo, branch string) error
 
 	// SetStatus sets the status of a commit in a context. It replaces the earlier one.

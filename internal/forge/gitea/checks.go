@@ -54,7 +54,7 @@ func (s *Service) SetStatus(ctx context.Context, repo, commit string, status for
 
 // Checks returns the last result of each status of a commit. Those of Actions are among them. A
 // check is required if the protection of the base of an open pull request of the commit requires it,
-// or that of the default branch if there is no such pull request.
+// or that of the default branch if no such pull request exists.
 func (s *Service) Checks(ctx context.Context, repo, commit string) ([]forge.Check, error) {
 	c, err := s.begin(ctx, repo, "read the checks of commit "+fault.Clip(commit, maxShown))
 	if err != nil {

@@ -192,7 +192,7 @@ func permission(p *sdk.Permission) forge.Permission {
 }
 
 // Permission returns what a person may do with a repository. Only the repository's administrators
-// may ask for it. With other credentials, a person whom issues can be assigned to has
+// may ask for it. With other credentials, a person who can be assigned to issues has
 // PermissionWrite, even if it is more, and any other collaborator PermissionRead. In repositories of
 // organizations, nobody then has more than PermissionRead, because issues can also be assigned to
 // members of teams that only read.

@@ -243,7 +243,7 @@ func (s *Service) RemoveLabel(ctx context.Context, repo string, on forge.Subject
 	}
 	_, err = s.api.Issues.RemoveLabelForIssue(c.ctx, c.owner, c.name, int(on.Number), path)
 	if status(err, http.StatusNotFound) {
-		// Either the label is not set, or there is no such issue.
+		// Either the label is not set, or no such issue exists.
 		_, _, err = s.api.Issues.Get(c.ctx, c.owner, c.name, int(on.Number))
 	}
 	return c.fail(err)
