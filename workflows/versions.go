@@ -16,10 +16,10 @@ var changes = []Change{
 	{
 		ID: "labels-at-once", Date: "2026-11-27",
 		Reason: "A change of a run's labels is judged at once, also while a person is asked, and can start a review. People whose comments are carried out are authors.",
-		Remove: "when no run that a version before v0.2.0 created is running or can be replayed",
+		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
 	},
 	{
-		ID: "record-commands-to-a-recovery", Date: "2026-11-27",
+		ID: "record-commands", Date: "2026-11-27",
 		Reason: "A deliberation records commands at once, also those that it passes on to its recovery, for the audit ledger.",
 		Remove: "When no deliberation of v0.1.0 runs or is replayed.",
 	},

@@ -62,7 +62,7 @@ func (d *deliberation) command(name string, check func(contract.PipelineCommand)
 		Apply: func(ctx workflow.Context, c contract.PipelineCommand) (contract.PipelineAck, error) {
 			message := apply(ctx, c)
 			d.dirty = true
-			d.recordCommand(ctx, name, c)
+			d.recordCommand(name, c)
 			return contract.PipelineAck{Applied: true, Status: d.Status, Message: message}, nil
 		},
 	}
@@ -70,12 +70,12 @@ func (d *deliberation) command(name string, check func(contract.PipelineCommand)
 
 // recordCommand records who sent a command that was accepted, unless its first receiver has done so. A
 // switch of models has an event of its own.
-func (d *deliberation) recordCommand(ctx workflow.Context, name string, c contract.PipelineCommand) {
+func (d *deliberation) recordCommand(name string, c contract.PipelineCommand) {
 	if c.Passed {
 		return
 	}
 	add := d.AddEvent
-	if workflow.GetVersion(ctx, "record-commands-to-a-recovery", workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+	if !d.recordsCommands {
 		add = d.AddCommand
 	}
 	if name == contract.UpdateSwitchModel {

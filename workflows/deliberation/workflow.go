@@ -55,6 +55,8 @@ type deliberation struct {
 	recovery    workflow.CancelFunc          // of the deliberation that recovers this one
 	successor   workflow.ChildWorkflowFuture // that deliberation
 	ordered     int64                        // Order of the last switch of models
+
+	recordsCommands bool // at once; else, where a record has room for them
 }
 
 // memberHandle is a handle to a member's workflow.
@@ -71,6 +73,9 @@ func newDeliberation(ctx workflow.Context, in contract.DeliberationInput) *delib
 		members: map[contract.Member]*memberHandle{},
 	}
 	d.rows = newRecordWriter(ctx, d.State)
+	// Asked here and not when a command arrives: the SDK loses count of the events of a workflow task in which a
+	// version is asked for and then children are cancelled, and such a history does not replay.
+	d.recordsCommands = workflow.GetVersion(ctx, "record-commands", workflow.DefaultVersion, 1) >= 1
 	return d
 }
 
