@@ -20,6 +20,7 @@ type Config struct {
 	Git          Git              `yaml:"git" doc:"How changes are committed and pushed."`
 	Gate         Gate             `yaml:"gate" doc:"The policy gate, which judges every change before it is used or released."`
 	Forges       map[string]Forge `yaml:"forges" validate:"max=100,dive,keys,name,endkeys" doc:"Services that host repositories and their pull requests, each under a name of your choice. Pull requests are opened only at these." example:"{github: {kind: github, token_env: GITHUB_TOKEN}}"`
+	Triggers     map[string]Trigger `yaml:"triggers" validate:"max=200,dive,keys,name,endkeys" doc:"What creates runs without a person: issues, comments, failed checks, times, CloudEvents. Each has a name of your choice." example:"{nightly: {on: schedule, cron: \"0 3 * * *\", repo: \"https://git.example.com/team/app\", goal: Update the dependencies}}"`
 	Artifacts    Artifacts        `yaml:"artifacts" doc:"Where run files are stored."`
 	Brain        Brain            `yaml:"brain" doc:"The index of repositories, with which agents and people find code."`
 	Retention    Retention        `yaml:"retention" doc:"What is deleted when it is no longer needed. Runs that have not ended or that are on hold are never touched."`

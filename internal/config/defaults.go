@@ -71,6 +71,7 @@ func Default() *Config {
 			},
 		},
 		Forges:    map[string]Forge{},
+		Triggers:  map[string]Trigger{},
 		Artifacts: Artifacts{MaxFile: 512 * MiB, MaxCheckFiles: 200, MaxCheckSize: GiB, MaxRunFiles: 5000, MaxRunSize: 8 * GiB},
 		Brain: Brain{
 			MaxFile: MiB, Disk: 10 * GiB, History: 5000, Workers: 0, MapTokens: 1000, AnswerTokens: 2000, Wait: 20 * time.Second, PrepareTime: 10 * time.Minute, Age: 60 * 24 * time.Hour,

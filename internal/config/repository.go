@@ -326,6 +326,7 @@ var reasons = [][2]string{
 	{"gate.", "the gate protects the operator and others from changes"},
 	{"deliberation", "it affects what the operator pays"},
 	{"models.", "providers, keys and budgets belong to the operator"},
+	{"triggers", "what creates runs is decided by the operator"},
 	{"forges", "credentials and the services that they are sent to belong to the operator"},
 	{"artifacts", "only the operator decides where data is stored"},
 	{"retention", "only the operator decides what is deleted"},

@@ -51,6 +51,12 @@ func (c *Config) Secrets(getenv func(string) string) []string {
 	for _, f := range c.Forges {
 		f.secrets(getenv, add)
 	}
+	for _, t := range c.Triggers {
+		if token, err := t.Token(getenv); err == nil {
+			add(token)
+		}
+		add(passwordOf(t.Repo))
+	}
 	return out
 }
 

@@ -304,6 +304,9 @@ func references(c *Config) []problem {
 	for _, name := range slices.Sorted(maps.Keys(c.Forges)) {
 		c.Forges[name].problems("forges."+name, add)
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Triggers)) {
+		c.Triggers[name].problems("triggers."+name, c.Forges, add)
+	}
 	names := map[string]bool{}
 	for i, check := range c.Verification.Custom {
 		if names[check.Name] {

@@ -1020,3 +1020,29 @@ type Transcript struct {
 	Content     json.RawMessage
 	CreatedAt   time.Time
 }
+
+type Trigger struct {
+	Name     string
+	PausedAt *time.Time
+	PausedBy string
+	Reason   string
+	LookedAt *time.Time
+	NextAt   *time.Time
+	Failures int32
+	Problem  string
+}
+
+type TriggerFiring struct {
+	ID         int64
+	Trigger    string
+	Delivery   string
+	Payload    json.RawMessage
+	OccurredAt time.Time
+	ReceivedAt time.Time
+	State      string
+	Reason     string
+	RunID      *int64
+	Attempts   int32
+	NextAt     time.Time
+	EndedAt    *time.Time
+}

@@ -1,0 +1,43 @@
+// Package triggers stores what fired triggers, and what came of it.
+package triggers
+
+import (
+	"context"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
+	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
+)
+
+// Delivery is something that fires a trigger.
+type Delivery struct {
+	Trigger    string // name in the configuration
+	Key        string // says what happened; unique for the trigger
+	Payload    Payload
+	OccurredAt time.Time
+}
+
+// Payload is what a delivery says. Its texts are data that strangers may have written, redacted and
+// bounded by who adds the delivery.
+type Payload struct {
+	Issue  string `json:"issue,omitempty"`  // address of the issue that the run is about
+	Title  string `json:"title,omitempty"`  // what happened, in a line
+	Text   string `json:"text,omitempty"`   // a comment, the log of a check, the data of an event
+	Author string `json:"author,omitempty"` // who did it, as far as the source says so
+	URL    string `json:"url,omitempty"`    // where people can read about it
+	Commit string `json:"commit,omitempty"` // of a check
+}
+
+// Add stores a delivery. It returns false, and changes nothing, if it is known already.
+func Add(ctx context.Context, st *store.Store, d Delivery) (fresh bool, err error) {
+	payload, err := rowconv.Encode(d.Payload)
+	if err != nil {
+		return false, err
+	}
+	n, err := st.Queries().AddTriggerFiring(ctx, db.AddTriggerFiringParams{
+		Trigger: d.Trigger, Delivery: rowconv.Text(d.Key), Payload: payload, OccurredAt: d.OccurredAt,
+	})
+	return n > 0, dberr.Explain(err, "store what fired the trigger %s", d.Trigger)
+}
