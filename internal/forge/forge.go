@@ -64,6 +64,9 @@ type Service interface {
 	// A head that has moved, and a pull request that cannot be merged, are a LOGIC_ERROR with
 	// CodeMergeConflict. It succeeds if the pull request was merged already with this head.
 	Merge(ctx context.Context, repo string, number int64, merge Merge) (string, error)
+	// Branch returns the newest commit of a branch; of the default branch if it is empty. A branch that does
+	// not exist is a CONFIG_ERROR with CodeRepository.
+	Branch(ctx context.Context, repo, branch string) (commit string, err error)
 	// DeleteBranch deletes a branch. It succeeds if the branch does not exist.
 	DeleteBranch(ctx context.Context, repo, branch string) error
 

@@ -4,6 +4,7 @@
 package forgetest
 
 import (
+	"crypto/rand"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,7 @@ func Contract(t *testing.T, world func(t *testing.T) World) {
 		{"AMergeNeedsTheHeadThatWasJudged", testMergeHead},
 		{"EachWayToMergeWorks", testMergeMethods},
 		{"AConflictIsNotMerged", testMergeConflict},
+		{"ABranchHasItsNewestCommit", testBranch},
 		{"ABranchIsDeletedOnce", testDeleteBranch},
 		{"TheLastStatusCounts", testStatuses},
 		{"AJobHasALog", testJobs},
@@ -332,6 +334,20 @@ func testMergeConflict(t *testing.T, w World) {
 	require.NoError(t, err)
 	_, err = w.Service.Merge(t.Context(), w.Repo, numbers[1], forge.Merge{Method: forge.MergeCommit, HeadCommit: two})
 	requireFailure(t, err, contract.ClassLogic, contract.CodeMergeConflict)
+}
+
+func testBranch(t *testing.T, w World) {
+	for range 2 {
+		commit := w.Push("feature/x", map[string]string{"a": rand.Text()})
+		got, err := w.Service.Branch(t.Context(), w.Repo, "feature/x")
+		require.NoError(t, err)
+		require.Equal(t, commit, got)
+	}
+	got, err := w.Service.Branch(t.Context(), w.Repo, "")
+	require.NoError(t, err)
+	require.Equal(t, w.Head("main"), got, "the default branch")
+	_, err = w.Service.Branch(t.Context(), w.Repo, "feature")
+	requireFailure(t, err, contract.ClassConfig, contract.CodeRepository)
 }
 
 func testDeleteBranch(t *testing.T, w World) {

@@ -254,6 +254,29 @@ func mode(m sdk.AccessMode) forge.Permission {
 	return forge.PermissionNone
 }
 
+// Branch returns the newest commit of a branch.
+func (s *Service) Branch(ctx context.Context, repo, branch string) (string, error) {
+	c, err := s.begin(ctx, repo, "read the branch "+strconv.Quote(fault.Clip(branch, maxShown)))
+	if err != nil {
+		return "", err
+	}
+	if branch == "" {
+		r, _, err := c.api.GetRepo(c.owner, c.name)
+		if err != nil {
+			return "", c.explain(err)
+		}
+		branch = r.DefaultBranch
+	}
+	if err := c.checkBranch(branch); err != nil {
+		return "", err
+	}
+	found, _, err := c.api.GetRepoBranch(c.owner, c.name, branch)
+	if err != nil || found.Commit == nil {
+		return "", c.explain(err)
+	}
+	return found.Commit.ID, nil
+}
+
 // DeleteBranch deletes a branch.
 func (s *Service) DeleteBranch(ctx context.Context, repo, branch string) error {
 	c, err := s.begin(ctx, repo, "delete the branch "+strconv.Quote(fault.Clip(branch, maxShown)))
