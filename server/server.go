@@ -90,6 +90,7 @@ func New(o Options) *Handler {
 	retention.ExpectMetrics(retention.OriginPerson)
 	telemetry.ExpectBrain()
 	telemetry.ExpectForges()
+	telemetry.ExpectTriggers()
 	res.Get(mux, "/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	(&api.Server{
 		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,
