@@ -132,7 +132,7 @@ func (a *app) printTrigger(t control.Trigger) {
 	line("overlap", fmt.Sprintf("%s, at most %d at the same time, at most %d waiting", t.Overlap, t.Concurrent, t.MaxWaiting))
 	limit := fmt.Sprintf("%d runs", t.PerDay)
 	if t.CostPerDay > 0 {
-		limit += " or " + config.MicroUSD(t.CostPerDay).String()
+		limit += " or $" + config.MicroUSD(t.CostPerDay).String()
 	}
 	line("within 24 hours", limit)
 	line("catch up", (time.Duration(t.CatchUp) * time.Second).String())

@@ -150,6 +150,8 @@ var (
 	// TriggerFirings counts what fired triggers and has ended; source is what fires the trigger, or
 	// unknown; state is fired, skipped or failed.
 	TriggerFirings = counter("rgpt_trigger_firings_total", "Deliveries of triggers that have ended, by source of the trigger and state: fired, skipped or failed.", "source", "state")
+	// TriggerEvents counts CloudEvents for triggers; outcome is as for ForgeWebhooks.
+	TriggerEvents = counter("rgpt_trigger_events_total", "CloudEvents for triggers, by outcome: accepted, duplicate, ignored (of another type) or refused.", "outcome")
 	// TriggersWaiting is the age of the oldest delivery of a trigger that waits.
 	TriggersWaiting = gauge("rgpt_trigger_oldest_waiting_seconds", "Age of the oldest delivery of a trigger that waits.")
 	// DatabaseDuration is the duration of database operations.
@@ -570,6 +572,9 @@ func CountTriggerFirings(source, state string, n int) {
 	TriggerFirings.WithLabelValues(source, state).Add(float64(n))
 }
 
+// CountTriggerEvent records the outcome of a CloudEvent for a trigger.
+func CountTriggerEvent(outcome string) { TriggerEvents.WithLabelValues(outcome).Inc() }
+
 // ObserveTriggersWaiting records the age of the oldest delivery that waits.
 func ObserveTriggersWaiting(age time.Duration) { TriggersWaiting.WithLabelValues().Set(age.Seconds()) }
 
@@ -579,6 +584,9 @@ func ExpectTriggers() {
 		for _, state := range []string{"fired", "skipped", "failed"} {
 			TriggerFirings.WithLabelValues(source, state)
 		}
+	}
+	for _, outcome := range []string{HookAccepted, HookDuplicate, HookIgnored, HookRefused} {
+		TriggerEvents.WithLabelValues(outcome)
 	}
 	TriggersWaiting.WithLabelValues()
 }

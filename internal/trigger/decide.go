@@ -182,7 +182,7 @@ func (t *turn) exhausted(ctx context.Context) (string, error) {
 	case use.Runs+len(t.begun) >= t.PerDay:
 		return fmt.Sprintf("the trigger created %d runs within 24 hours, as many as per_day allows", use.Runs+len(t.begun)), nil
 	case t.CostPerDay > 0 && use.Micros >= t.CostPerDay.Int64():
-		return fmt.Sprintf("the runs of the trigger cost %s within 24 hours, as much as cost_per_day allows (%s)", config.MicroUSD(use.Micros), t.CostPerDay), nil
+		return fmt.Sprintf("the runs of the trigger cost $%s within 24 hours, as much as cost_per_day allows ($%s)", config.MicroUSD(use.Micros), t.CostPerDay), nil
 	}
 	return "", nil
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -37,6 +38,7 @@ type Options struct {
 	Forges   map[string]config.Forge
 	MaxGoal  int // bytes of a goal with its description (execution.max_goal_bytes)
 	Log      *slog.Logger
+	Getenv   func(string) string // for the tokens of CloudEvents; default os.Getenv
 
 	Tick        time.Duration // between checks for work without a notification
 	FirstWait   time.Duration // after the first failed attempt to create a run
@@ -78,7 +80,8 @@ const (
 // Service creates runs for the deliveries of triggers.
 type Service struct {
 	Options
-	woken chan struct{}
+	woken   chan struct{}
+	reading chan struct{} // CloudEvents that are read
 
 	mu      sync.Mutex
 	stopped map[int64]time.Time // when runs were asked to stop
@@ -89,7 +92,10 @@ func New(o Options) *Service {
 	o.Tick, o.FirstWait = cmp.Or(o.Tick, DefaultTick), cmp.Or(o.FirstWait, DefaultFirstWait)
 	o.LongestWait, o.CreateTime = cmp.Or(o.LongestWait, DefaultLongestWait), cmp.Or(o.CreateTime, DefaultCreateTime)
 	o.Unknown = cmp.Or(o.Unknown, DefaultUnknown)
-	return &Service{Options: o, woken: make(chan struct{}, 1), stopped: map[int64]time.Time{}}
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
+	return &Service{Options: o, woken: make(chan struct{}, 1), reading: make(chan struct{}, maxEvents), stopped: map[int64]time.Time{}}
 }
 
 // Run works until the context ends, then waits for what is in progress.
