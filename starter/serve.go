@@ -40,6 +40,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
 	"github.com/rocketgpt/orchestrator/internal/trigger"
+	"github.com/rocketgpt/orchestrator/internal/trigger/source"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/migrations"
 	"github.com/rocketgpt/orchestrator/server"
@@ -125,8 +126,14 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 	}
 	var forgeHooks http.HandlerFunc
 	if len(cfg.Forges) > 0 {
+		sources, err := newSources(cfg, staying, db, a.getenv, service.Log)
+		if err != nil {
+			return err
+		}
+		staying.Ask = sources.Ask
 		forgeHooks = staying.Receive
 		running.Go(func() { staying.Run(beside) })
+		running.Go(func() { sources.Run(beside) })
 	}
 	firing := newFiring(cfg, runs, a.getenv, service.Log)
 	running.Go(func() { firing.Run(beside) })
@@ -155,6 +162,19 @@ func newStaying(cfg *config.Config, runs *control.Runs, getenv func(string) stri
 	return stay.New(stay.Options{
 		Store: runs.Store, Runs: runs, Forges: forges, Settings: cfg.Forges, Mention: cfg.Git.PullRequest.Mention,
 		Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters), Log: log, Getenv: getenv,
+	}), nil
+}
+
+// newSources returns the service that finds on forges what fires triggers. It asks forges within the
+// limits of staying.
+func newSources(cfg *config.Config, staying *stay.Service, db *store.Store, getenv func(string) string, log *slog.Logger) (*source.Service, error) {
+	forges, err := connect.New(cfg.Forges, getenv)
+	if err != nil {
+		return nil, err
+	}
+	return source.New(source.Options{
+		Store: db, Forges: forges, Settings: cfg.Forges, Triggers: cfg.Triggers, Limit: staying.Limit, Log: log,
+		Mention: cfg.Git.PullRequest.Mention, Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters),
 	}), nil
 }
 

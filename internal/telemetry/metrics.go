@@ -154,6 +154,8 @@ var (
 	TriggerEvents = counter("rgpt_trigger_events_total", "CloudEvents for triggers, by outcome: accepted, duplicate, ignored (of another type) or refused.", "outcome")
 	// TriggersWaiting is the age of the oldest delivery of a trigger that waits.
 	TriggersWaiting = gauge("rgpt_trigger_oldest_waiting_seconds", "Age of the oldest delivery of a trigger that waits.")
+	// TriggerLooks counts looks at forges for what fires triggers; outcome is ok or failed.
+	TriggerLooks = counter("rgpt_trigger_looks_total", "Looks at forges for what fires triggers, by outcome: ok or failed.", "outcome")
 	// DatabaseDuration is the duration of database operations.
 	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Duration of database operations.",
 		[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}, "operation", "outcome")
@@ -553,6 +555,15 @@ func CountForgeLook(ok bool) {
 	ForgeLooks.WithLabelValues(outcome).Inc()
 }
 
+// CountTriggerLook records a look at a forge for what fires a trigger.
+func CountTriggerLook(ok bool) {
+	outcome := "failed"
+	if ok {
+		outcome = "ok"
+	}
+	TriggerLooks.WithLabelValues(outcome).Inc()
+}
+
 // The outcomes of webhooks of forges.
 const (
 	HookAccepted  = "accepted"
@@ -607,6 +618,7 @@ func ExpectForges() {
 	}
 	for _, outcome := range []string{"ok", "failed"} {
 		ForgeLooks.WithLabelValues(outcome)
+		TriggerLooks.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{HookAccepted, HookDuplicate, HookIgnored, HookRefused} {
 		ForgeWebhooks.WithLabelValues(outcome)

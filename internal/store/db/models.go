@@ -1022,14 +1022,19 @@ type Transcript struct {
 }
 
 type Trigger struct {
-	Name     string
-	PausedAt *time.Time
-	PausedBy string
-	Reason   string
-	LookedAt *time.Time
-	NextAt   *time.Time
-	Failures int32
-	Problem  string
+	Name      string
+	PausedAt  *time.Time
+	PausedBy  string
+	Reason    string
+	LookedAt  *time.Time
+	NextAt    *time.Time
+	Failures  int32
+	Problem   string
+	Looks     int64
+	Looking   bool
+	ReadUntil *time.Time
+	ReadFor   string
+	AskedAt   *time.Time
 }
 
 type TriggerFiring struct {
