@@ -29,6 +29,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge/connect"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -111,6 +112,10 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 	beside, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { hooks.Run(beside) })
+	notifier := notify.New(notify.Options{
+		Store: db, Feed: events, Channels: cfg.Notifications, Webhooks: cfg.Server.Webhooks, Dashboard: cfg.Server.URL, Getenv: a.getenv, Log: service.Log,
+	})
+	running.Go(func() { notifier.Run(beside) })
 	running.Go(func() { board.Watch(beside) })
 	defer func() { stop(); running.Wait() }()
 	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, Reload: reloader.Load, DataDir: dir, Log: service.Log}
@@ -140,7 +145,7 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client, Runs: runs,
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
-		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Pictures: inBase64(cfg.Execution.Pictures), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, ForgeHooks: forgeHooks, TriggerEvents: firing.Receive, Health: board,
+		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Pictures: inBase64(cfg.Execution.Pictures), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Notifier: notifier, ForgeHooks: forgeHooks, TriggerEvents: firing.Receive, Health: board,
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)
 	return listen(ctx, cfg.Server, handler, handler.Stop, ready)

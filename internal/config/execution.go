@@ -168,7 +168,7 @@ type Approval struct {
 type Reminder struct {
 	After    time.Duration `yaml:"after" validate:"min=0,max=8760h" doc:"Time of the reminder, since the question was asked. Either this or before is set."`
 	Before   time.Duration `yaml:"before" validate:"min=0,max=8760h" doc:"Time of the reminder, before the deadline of the question."`
-	To       []string      `yaml:"to" validate:"max=20,dive,receiver" doc:"Receivers. page: the run's page, which shows every reminder anyway. webhook:NAME: the webhook with this name, whatever events it is registered for (rgpt webhook add --name)." example:"[page, \"webhook:managers\"]"`
+	To       []string      `yaml:"to" validate:"max=20,dive,receiver" doc:"Receivers. page: the run's page, which shows every reminder anyway. webhook:NAME: the webhook with this name, whatever events it is registered for (rgpt webhook add --name). channel:NAME: the channel with this name (notifications), whatever it is notified of." example:"[page, \"webhook:managers\"]"`
 	Escalate bool          `yaml:"escalate" doc:"The reminder is an escalation: its event is approval.escalated, intervention.escalated or input.escalated instead of .reminded."`
 }
 

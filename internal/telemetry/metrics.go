@@ -139,6 +139,9 @@ var (
 	// WebhookAttempts counts delivery attempts to webhooks. Outcome is delivered, pending (it will
 	// be retried) or failed (it was the last attempt).
 	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Webhook delivery attempts, by outcome.", "outcome")
+	// NotificationMessages counts attempts to send messages on notification channels, by kind of channel.
+	// Outcome is sent, pending (it will be repeated), failed or dropped.
+	NotificationMessages = counter("rgpt_notification_messages_total", "Attempts to send messages on notification channels, by kind of channel and outcome: sent, pending (will be repeated), failed or dropped.", "kind", "outcome")
 	// ForgeEvents counts what happened to pull requests of runs that watch their branches; outcome is
 	// sent, ignored or failed.
 	ForgeEvents = counter("rgpt_forge_events_total", "Events of pull requests whose runs watch their branches, by kind (check, comment, closed, merged, pushed) and outcome: sent (to the run), ignored or failed.", "kind", "outcome")
@@ -542,6 +545,16 @@ func CountToolCall(tool string, code contract.Code) {
 
 // CountWebhook records the outcome of a delivery attempt to a webhook.
 func CountWebhook(outcome string) { WebhookAttempts.WithLabelValues(outcome).Inc() }
+
+// CountNotification records the outcome of an attempt to send a message on a notification channel.
+func CountNotification(kind, outcome string) {
+	NotificationMessages.WithLabelValues(kind, outcome).Inc()
+}
+
+// ExpectNotification exports the number of such attempts as 0 until there are any.
+func ExpectNotification(kind, outcome string) {
+	NotificationMessages.WithLabelValues(kind, outcome)
+}
 
 // CountForgeEvent records the outcome of an event of a pull request.
 func CountForgeEvent(kind, outcome string) { ForgeEvents.WithLabelValues(kind, outcome).Inc() }
