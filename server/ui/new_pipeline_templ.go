@@ -125,7 +125,7 @@ func NewPipeline(p NewPipelinePage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "</div></section><section class=\"box\" aria-labelledby=\"settings-title\"><header><h2 id=\"settings-title\">Settings</h2><span class=\"dim\">of this deliberation only; what you leave out is as configured</span></header><div class=\"body\"><div class=\"fields wide\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "</div></section><section class=\"box\" aria-labelledby=\"settings-title\"><header><h2 id=\"settings-title\">Settings</h2><span class=\"dim\">of this deliberation only; what you leave out is as configured</span></header><div class=\"body\"><div class=\"fields roomy\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
