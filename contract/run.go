@@ -436,10 +436,16 @@ const (
 	ByForge  = "the forge"
 )
 
+// byTrigger is the beginning of the names of triggers that create runs and cancel them.
+const byTrigger = "trigger "
+
+// ByTrigger returns the sender of what a trigger of the configuration does.
+func ByTrigger(name string) string { return byTrigger + name }
+
 // Nameless reports whether a command came without the name of a person.
 func Nameless(by string) bool {
 	by = strings.ToLower(strings.TrimSpace(by))
-	return slices.Contains([]string{"", ByAPI, ByDashboard, ByCommandLine, ByUnnamed, BySystem, ByForge}, by)
+	return slices.Contains([]string{"", ByAPI, ByDashboard, ByCommandLine, ByUnnamed, BySystem, ByForge}, by) || strings.HasPrefix(by, byTrigger)
 }
 
 // SamePerson reports whether two names are those of the same person. Names are compared without regard

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,7 +54,9 @@ type Options struct {
 	// ForgeHooks accepts the webhooks of forges at POST /hooks/{forge}, and decides itself whom it
 	// trusts; nil: there is no such address.
 	ForgeHooks http.HandlerFunc
-	Log        *slog.Logger
+	// TriggerEvents accepts CloudEvents at POST /hooks/triggers/{trigger}, in the same way.
+	TriggerEvents http.HandlerFunc
+	Log           *slog.Logger
 	// Health monitors agents and queues. If it is nil, the server uses its own monitor, which
 	// checks on request.
 	Health *health.Monitor
@@ -93,6 +96,7 @@ func New(o Options) *Handler {
 	retention.ExpectMetrics(retention.OriginPerson)
 	telemetry.ExpectBrain()
 	telemetry.ExpectForges()
+	telemetry.ExpectTriggers()
 	res.Get(mux, "/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	(&api.Server{
 		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,
@@ -112,21 +116,25 @@ func New(o Options) *Handler {
 	h = http.NewCrossOriginProtection().Handler(h)
 	h = middleware.LimitBody(h, o.bodyLimit, res.Error)
 	h = middleware.HostCheck(h, o.Hosts, res.Error)
-	h = beside(h, o.ForgeHooks)
+	h = beside(h, map[string]http.HandlerFunc{"POST /hooks/{forge}": o.ForgeHooks, "POST /hooks/triggers/{trigger}": o.TriggerEvents})
 	h = middleware.Timeout(h, cmp.Or(o.RequestTimeout, DefaultRequestTimeout), o.Log)
 	h = middleware.SecurityHeaders(h)
 	h = middleware.AccessLog(h, o.Log)
 	return &Handler{h, streams}
 }
 
-// beside serves the webhooks of forges beside everything else. They are signed and come neither from a
-// browser nor to a name of the dashboard, so the checks for browsers do not apply.
-func beside(next http.Handler, hooks http.HandlerFunc) http.Handler {
-	if hooks == nil {
+// beside serves the webhooks of forges and CloudEvents beside everything else. They have signatures or
+// tokens and come neither from a browser nor to a name of the dashboard, so the checks for browsers do not
+// apply.
+func beside(next http.Handler, hooks map[string]http.HandlerFunc) http.Handler {
+	maps.DeleteFunc(hooks, func(_ string, hook http.HandlerFunc) bool { return hook == nil })
+	if len(hooks) == 0 {
 		return next
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /hooks/{forge}", hooks)
+	for pattern, hook := range hooks {
+		mux.HandleFunc(pattern, hook)
+	}
 	recorded := middleware.RecordRoute(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/hooks/") {

@@ -39,6 +39,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
+	"github.com/rocketgpt/orchestrator/internal/trigger"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/migrations"
 	"github.com/rocketgpt/orchestrator/server"
@@ -127,13 +128,22 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 		forgeHooks = staying.Receive
 		running.Go(func() { staying.Run(beside) })
 	}
+	firing := newFiring(cfg, runs, a.getenv, service.Log)
+	running.Go(func() { firing.Run(beside) })
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client, Runs: runs,
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
-		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Pictures: inBase64(cfg.Execution.Pictures), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, ForgeHooks: forgeHooks, Health: board,
+		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Pictures: inBase64(cfg.Execution.Pictures), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, ForgeHooks: forgeHooks, TriggerEvents: firing.Receive, Health: board,
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)
 	return listen(ctx, cfg.Server, handler, handler.Stop, ready)
+}
+
+// newFiring returns the service that creates runs for what fires triggers.
+func newFiring(cfg *config.Config, runs *control.Runs, getenv func(string) string, log *slog.Logger) *trigger.Service {
+	return trigger.New(trigger.Options{
+		Store: runs.Store, Runs: runs, Triggers: cfg.Triggers, Forges: cfg.Forges, MaxGoal: int(cfg.Execution.MaxGoalBytes.Int64()), Log: log, Getenv: getenv,
+	})
 }
 
 // newStaying returns the service that informs runs that watch their branches of what happens on forges.

@@ -322,6 +322,11 @@ type QuarantineList struct {
 	Quarantine []flaky.Entry `json:"quarantine"`
 }
 
+// TriggerList is a list of triggers, by name.
+type TriggerList struct {
+	Triggers []control.Trigger `json:"triggers"`
+}
+
 // OutputList is the output of a run's commands.
 type OutputList struct {
 	Output []views.Output `json:"output"`

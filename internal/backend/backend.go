@@ -26,6 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
+	"github.com/rocketgpt/orchestrator/internal/store/triggers"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
@@ -103,6 +104,14 @@ type Backend interface {
 	Evals(ctx context.Context, before int64, limit int) ([]evals.Summary, error)
 	EvalReport(ctx context.Context, id int64, compare []string) (report.Report, error)
 	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
+
+	Triggers(ctx context.Context) ([]control.Trigger, error)
+	Trigger(ctx context.Context, name string) (control.Trigger, error)
+	FireTrigger(ctx context.Context, name string, f control.TriggerFire) (triggers.Firing, error)
+	PauseTrigger(ctx context.Context, name string, p control.TriggerPause) (control.Trigger, error)
+	ResumeTrigger(ctx context.Context, name, by string) (control.Trigger, error)
+	TriggerDeliveries(ctx context.Context, f triggers.Filter) (control.TriggerDeliveries, error)
+	RedeliverTrigger(ctx context.Context, id int64, by string) (triggers.Firing, error)
 
 	Clean(ctx context.Context, c control.Cleaning) (retention.CleanupReport, error)
 	Cleanups(ctx context.Context, limit int) ([]retain.Cleanup, error)

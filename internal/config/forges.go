@@ -17,7 +17,7 @@ const DefaultForgeTimeout = 30 * time.Second
 // Forge is a service that hosts repositories and their pull requests.
 type Forge struct {
 	Kind              string        `yaml:"kind" validate:"required,oneof=github gitlab gitea" doc:"Software of the forge. github includes GitHub Enterprise Server, gitea includes Forgejo."`
-	URL               string        `yaml:"url" secret:"true" validate:"omitempty,forgeurl" doc:"Address of the forge's start page, such as https://git.example.com. Empty: https://github.com or https://gitlab.com."`
+	URL               string        `yaml:"url" secret:"true" validate:"omitempty,serviceurl" doc:"Address of the forge's start page, such as https://git.example.com. Empty: https://github.com or https://gitlab.com."`
 	Hosts             []string      `yaml:"hosts" validate:"max=20,dive,remotehost" doc:"Further hosts in the addresses of its repositories, such as that of SSH, optionally with a port. The host of url belongs to it in any case." example:"[ssh.git.example.com]"`
 	TokenEnv          string        `yaml:"token_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains an access token."`
 	TokenFile         string        `yaml:"token_file" doc:"File that contains an access token. It is read again when it changes. Overrides token_env."`
@@ -114,12 +114,12 @@ func (f Forge) problems(key string, add func(key, problem string)) {
 	}
 }
 
-// isForgeURL reports whether a text is the address of a forge: without credentials, which have
-// settings of their own, and without a query.
-func isForgeURL(s string) bool {
+// isServiceURL reports whether a text is the address of a service, to which paths are appended: without
+// credentials, which have settings of their own.
+func isServiceURL(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && slices.Contains([]string{"http", "https"}, u.Scheme) && u.Hostname() != "" &&
-		u.User == nil && u.RawQuery == "" && u.Fragment == "" && !slices.Contains(strings.Split(u.Path, "/"), "..")
+	return err == nil && slices.Contains([]string{"http", "https"}, u.Scheme) && u.Hostname() != "" && u.User == nil &&
+		u.RawQuery == "" && !u.ForceQuery && !strings.Contains(s, "#") && !slices.Contains(strings.Split(u.Path, "/"), "..")
 }
 
 // isRemoteHost reports whether a text is a host name or address, optionally with a port.

@@ -52,10 +52,9 @@ var forms = map[string]form{
 	"host":        {"a host name or address without a port", isHost},
 	"listen":      {"an address and port such as 127.0.0.1:8080", func(s string) bool { return isHostPort(s, 0) }},
 	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
-	"forgeurl":    {"an http or https URL without credentials and query", isForgeURL},
 	"mention":     {"a word such as @rgpt", func(s string) bool { return !strings.ContainsFunc(s, unicode.IsSpace) }},
 	"remotehost":  {"a host such as ssh.example.com or git.example.com:2222", isRemoteHost},
-	"registryurl": {"an http or https URL without a user, a query or a fragment", isRegistryURL},
+	"serviceurl":  {"an http or https URL without credentials, a query or a fragment", isServiceURL},
 	"packageglob": {"a pattern such as @acme/* or corp.example/*, without commas and spaces", isPackageGlob},
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
@@ -75,12 +74,6 @@ var forms = map[string]form{
 // IsName reports whether a text is a name as settings and webhooks have them: at most 63 lower-case
 // letters, digits, - and _, of which the first is a letter.
 func IsName(s string) bool { return namePattern.MatchString(s) }
-
-// isRegistryURL reports whether a text is the URL of a registry, to which paths are appended.
-func isRegistryURL(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && isURL(s, "http", "https") && u.User == nil && u.RawQuery == "" && !u.ForceQuery && !strings.Contains(s, "#")
-}
 
 // isPackageGlob reports whether a text is a pattern of names of packages. One that never matches would
 // reveal the names that it is meant to keep.
@@ -239,6 +232,9 @@ func originOf(c *Config, key string) Origin {
 func (s *spec) showValue(v any) string {
 	switch v := v.(type) {
 	case string:
+		if u, err := url.Parse(v); err == nil && u.User != nil && !s.secret {
+			return "a URL with credentials, which are not shown"
+		}
 		return s.show(strconv.Quote(v))
 	case Toggle:
 		return s.show(strconv.Quote(string(v)))

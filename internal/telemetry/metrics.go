@@ -147,6 +147,13 @@ var (
 	// ForgeWebhooks counts requests to the address for the webhooks of forges; outcome is accepted,
 	// duplicate, ignored (of no interest) or refused.
 	ForgeWebhooks = counter("rgpt_forge_webhooks_total", "Webhooks of forges, by outcome: accepted, duplicate, ignored (of no interest) or refused.", "outcome")
+	// TriggerFirings counts what fired triggers and has ended; source is what fires the trigger, or
+	// unknown; state is fired, skipped or failed.
+	TriggerFirings = counter("rgpt_trigger_firings_total", "Deliveries of triggers that have ended, by source of the trigger and state: fired, skipped or failed.", "source", "state")
+	// TriggerEvents counts CloudEvents for triggers; outcome is as for ForgeWebhooks.
+	TriggerEvents = counter("rgpt_trigger_events_total", "CloudEvents for triggers, by outcome: accepted, duplicate, ignored (of another type) or refused.", "outcome")
+	// TriggersWaiting is the age of the oldest delivery of a trigger that waits.
+	TriggersWaiting = gauge("rgpt_trigger_oldest_waiting_seconds", "Age of the oldest delivery of a trigger that waits.")
 	// DatabaseDuration is the duration of database operations.
 	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Duration of database operations.",
 		[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}, "operation", "outcome")
@@ -556,6 +563,33 @@ const (
 
 // CountForgeWebhook records the outcome of a webhook of a forge.
 func CountForgeWebhook(outcome string) { ForgeWebhooks.WithLabelValues(outcome).Inc() }
+
+// UnknownTrigger is the source of a trigger that the configuration does not have.
+const UnknownTrigger = "unknown"
+
+// CountTriggerFirings records how many deliveries of a trigger ended in a state.
+func CountTriggerFirings(source, state string, n int) {
+	TriggerFirings.WithLabelValues(source, state).Add(float64(n))
+}
+
+// CountTriggerEvent records the outcome of a CloudEvent for a trigger.
+func CountTriggerEvent(outcome string) { TriggerEvents.WithLabelValues(outcome).Inc() }
+
+// ObserveTriggersWaiting records the age of the oldest delivery that waits.
+func ObserveTriggersWaiting(age time.Duration) { TriggersWaiting.WithLabelValues().Set(age.Seconds()) }
+
+// ExpectTriggers exports the metrics of triggers as 0 from the start, in a process that serves them.
+func ExpectTriggers() {
+	for _, source := range []string{"issue", "comment", "check", "schedule", "event", "command", UnknownTrigger} {
+		for _, state := range []string{"fired", "skipped", "failed"} {
+			TriggerFirings.WithLabelValues(source, state)
+		}
+	}
+	for _, outcome := range []string{HookAccepted, HookDuplicate, HookIgnored, HookRefused} {
+		TriggerEvents.WithLabelValues(outcome)
+	}
+	TriggersWaiting.WithLabelValues()
+}
 
 // ExpectRegistries exports the questions to registries as 0 until there are any.
 func ExpectRegistries() {

@@ -57,6 +57,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 		{Name: "retention", Description: "Clean-ups, and holds that keep the files of runs"},
 		{Name: "flaky", Description: "Flaky tests and their quarantine"},
 		{Name: "evals", Description: "Evaluations: tasks with hidden tests, solved by several variants"},
+		{Name: "triggers", Description: "Triggers of the configuration, which create runs, and their deliveries"},
 		{Name: "webhooks", Description: "Webhooks and their deliveries"},
 		{Name: "system", Description: "Agents, models, and questions that need a person's answer"},
 	}
@@ -75,6 +76,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.systemOperations(api)
 	s.ledgerOperations(api)
 	s.pullRequestOperations(api)
+	s.triggerOperations(api)
 	for path, item := range api.OpenAPI().Paths {
 		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))
 	}

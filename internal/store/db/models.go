@@ -1045,4 +1045,7 @@ type TriggerFiring struct {
 	Attempts   int32
 	NextAt     time.Time
 	EndedAt    *time.Time
+	AcceptedAt *time.Time
+	TriedAt    *time.Time
+	Creating   bool
 }
