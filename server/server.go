@@ -69,6 +69,9 @@ const (
 	DefaultMaxBody = 1 << 20
 	// DefaultRequestTimeout is the default limit on the time of a request.
 	DefaultRequestTimeout = 5 * time.Minute
+	// formBody is the size up to which a form is shown again if its texts are too long, so that they
+	// are not lost. The texts themselves have limits of their own.
+	formBody = 4 << 20
 )
 
 // Handler serves the API and the dashboard.
@@ -151,6 +154,9 @@ func beside(next http.Handler, hooks map[string]http.HandlerFunc) http.Handler {
 // bodyLimit returns the size of the largest body of a request.
 func (o Options) bodyLimit(r *http.Request) int64 {
 	limit := cmp.Or(o.MaxBody, DefaultMaxBody)
+	if r.Method == http.MethodPost && slices.Contains([]string{"/runs/new", "/pipelines/new"}, r.URL.Path) {
+		limit = max(limit, formBody)
+	}
 	if r.Method == http.MethodPost && (slices.Contains([]string{"/api/runs", "/api/runs/estimate"}, r.URL.Path) || followsUp(r, "/api/runs/")) || uploads(r) {
 		limit += o.Pictures
 	}

@@ -232,7 +232,7 @@ func (c Creation) Check() error {
 		return err
 	}
 	if c.Repo == "" && c.Issue == "" {
-		return wrong("no repository given; specify a directory or a URL (--repo), or an issue on a forge (--issue)")
+		return about(FieldRepo, wrong("no repository given; specify a directory or a URL (--repo), or an issue on a forge (--issue)"))
 	}
 	if c.PrepareOnly && c.Issue != "" {
 		return wrong("a run that only prepares an environment is about no issue; omit --issue")
@@ -241,26 +241,26 @@ func (c Creation) Check() error {
 		return wrong("a build requires an environment; omit --env none")
 	}
 	if err := checkLabels(c.Labels); err != nil {
-		return err
+		return about(FieldLabels, err)
 	}
 	if err := c.checkAttempts(); err != nil {
-		return err
+		return about(FieldAttempts, err)
 	}
 	if err := CheckSampling(nil, c.Effort); err != nil || c.Model == "" {
-		return err
+		return about(FieldEffort, err)
 	}
-	return CheckModel(c.Model)
+	return about(FieldModel, CheckModel(c.Model))
 }
 
 // goal splits the goal into title and description.
 func (c Creation) goal() (title, description string, err error) {
 	if !utf8.ValidString(c.Goal+c.Description) || strings.ContainsRune(c.Goal+c.Description, 0) {
-		return "", "", wrong("the goal must be valid UTF-8 without NUL bytes")
+		return "", "", about(FieldGoal, wrong("the goal must be valid UTF-8 without NUL bytes"))
 	}
 	title, description, _ = strings.Cut(strings.TrimSpace(c.Goal), "\n")
 	title, description = strings.TrimSpace(title), strings.TrimSpace(strings.TrimSpace(description)+"\n\n"+c.Description)
 	if title == "" && c.Issue == "" {
-		return "", "", wrong(`the goal is empty; describe what the change should achieve, such as --goal "Add dark mode"`)
+		return "", "", about(FieldGoal, wrong(`the goal is empty; describe what the change should achieve, such as --goal "Add dark mode"`))
 	}
 	return title, description, nil
 }
@@ -269,8 +269,8 @@ func (c Creation) goal() (title, description string, err error) {
 func (r *Runs) goal(c Creation) (title, description string, err error) {
 	title, description, err = c.goal()
 	if most := r.Config.Execution.MaxGoalBytes.Int64(); err == nil && int64(len(title)+len(description)) > most {
-		err = wrong("the goal is %d bytes long, more than the %d allowed (execution.max_goal_bytes); shorten it, and move details to files in the repository",
-			len(title)+len(description), most)
+		err = about(FieldGoal, wrong("the goal is %d bytes long, more than the %d allowed (execution.max_goal_bytes); shorten it, and move details to files in the repository",
+			len(title)+len(description), most))
 	}
 	return title, description, err
 }
@@ -347,7 +347,7 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 		s.Release.Push, s.Release.Remote = true, c.Remote
 	}
 	if err := withPullRequest(cfg, c, s); err != nil {
-		return store.NewRun{}, err
+		return store.NewRun{}, about(FieldPullRequest, err)
 	}
 	if s.Release.Push && s.Release.Remote == "" {
 		s.Release.Remote = "origin"
@@ -362,7 +362,7 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 		return store.NewRun{}, err
 	}
 	if err := allowedLabels(s.Gate, c.Labels); err != nil {
-		return store.NewRun{}, err
+		return store.NewRun{}, about(FieldLabels, err)
 	}
 	project := cmp.Or(c.Project, setup.ProjectOf(repo.URL))
 	if spec.Verification.Durations, err = r.durations(ctx, project, repo.URL, spec.Verification.Shards); err != nil {
@@ -404,14 +404,14 @@ func (r *Runs) choosePlanner(ctx context.Context, cfg *config.Config, c Creation
 		return nil
 	}
 	if err := chooseModel(cfg, s, c.Model); err != nil {
-		return err
+		return about(FieldModel, err)
 	}
 	if err := r.setEffort(ctx, s.Models, c.Effort); err != nil {
-		return err
+		return about(FieldEffort, err)
 	}
 	if s.Deliberation != nil {
 		if err := r.setEffort(ctx, s.Deliberation.Models, c.Effort); err != nil {
-			return err
+			return about(FieldEffort, err)
 		}
 	}
 	if s.PlanGiven = c.Plan != nil; s.PlanGiven {
@@ -420,7 +420,7 @@ func (r *Runs) choosePlanner(ctx context.Context, cfg *config.Config, c Creation
 			return err
 		}
 	}
-	return probe(ctx, cfg, *s)
+	return about(FieldModel, probe(ctx, cfg, *s))
 }
 
 // chooseEnvironment sets the run's environment if its creation specifies one.
@@ -460,8 +460,11 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 		return contract.Repo{}, nil, err
 	}
 	repo, info, err := workspaces.Resolve(ctx, c.Repo, c.Base)
+	if workspace.IsAboutBase(err) {
+		return repo, nil, about(FieldBase, err)
+	}
 	if err != nil {
-		return repo, nil, err
+		return repo, nil, about(FieldRepo, err)
 	}
 	start, err := workspaces.Start(ctx, repo)
 	if err != nil {

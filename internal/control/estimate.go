@@ -38,7 +38,7 @@ func (r *Runs) Estimate(ctx context.Context, c Creation) (Estimate, error) {
 		return Estimate{}, err
 	}
 	if c.PlanOnly || c.PrepareOnly {
-		return Estimate{}, wrong("estimates are based on earlier runs that were released, so none is possible for a run that only makes a plan or an environment; omit plan_only and prepare_only")
+		return Estimate{}, about(FieldPlanOnly, wrong("estimates are based on earlier runs that were released, so none is possible for a run that only makes a plan or an environment; omit plan_only and prepare_only"))
 	}
 	count, err := r.attemptsOf(c)
 	if err != nil {
