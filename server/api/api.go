@@ -75,6 +75,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.systemOperations(api)
 	s.ledgerOperations(api)
 	s.pullRequestOperations(api)
+	s.mergeQueueOperations(api)
 	for path, item := range api.OpenAPI().Paths {
 		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))
 	}
