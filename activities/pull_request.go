@@ -22,6 +22,8 @@ type Forges interface {
 	For(remote string) (service forge.Service, name, repo string, err error)
 	// Named returns a forge by its name in the configuration.
 	Named(name string) (forge.Service, error)
+	// Remote returns the address for git of a repository on a forge.
+	Remote(name, repo string) (string, error)
 }
 
 // Limits of what a pull request gets besides its body.

@@ -165,7 +165,7 @@ func newStaying(cfg *config.Config, runs *control.Runs, getenv func(string) stri
 		return nil, err
 	}
 	return stay.New(stay.Options{
-		Store: runs.Store, Runs: runs, Forges: forges, Settings: cfg.Forges, Mention: cfg.Git.PullRequest.Mention,
+		Store: runs.Store, Runs: runs, Forges: forges, Merges: runs, Settings: cfg.Forges, Mention: cfg.Git.PullRequest.Mention,
 		Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters), Log: log, Getenv: getenv,
 	}), nil
 }

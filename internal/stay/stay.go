@@ -44,6 +44,7 @@ type Options struct {
 	Store      *store.Store
 	Runs       Runs
 	Forges     Forges
+	Merges     Merges // nil: no pull request is added to a merge queue
 	Settings   map[string]config.Forge
 	Mention    string           // in comments of a conversation that are for a run
 	Commenters forge.Permission // that people need so that their comments count
