@@ -149,6 +149,7 @@ func Roles() []Role {
 			register(r, contract.ActivityRelease, a.Release)
 			register(r, contract.ActivityPullRequest, a.PullRequest)
 			register(r, contract.ActivityAnswer, a.Answer)
+			register(r, contract.ActivityTakeBranch, a.TakeBranch)
 			register(r, contract.ActivityAttemptHeld, a.AttemptHeld)
 		}},
 	}
