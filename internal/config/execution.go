@@ -216,5 +216,6 @@ type PullRequest struct {
 	Statuses   bool     `yaml:"statuses" doc:"Report the result of each check and of the policy gate as a status of the released commit."`
 	Comments   bool     `yaml:"comments" doc:"Add the open findings of the reviewer (gate.review) as comments on the lines that they concern."`
 	Mention    string   `yaml:"mention" validate:"required,max=100,mention" doc:"What a comment in the conversation of a pull request must contain so that a run that watches its branch (git.stay) carries it out. Comments on lines and reviews need not contain it." example:"\"@acme-bot\""`
+	Ignore     []string `yaml:"ignore" validate:"max=100,dive,required,max=100,login" doc:"Accounts whose comments do not count, such as those of programs that the forge does not mark as bots. * stands for any characters; case is ignored." example:"[dependabot, \"*-bot\"]"`
 	Commenters string   `yaml:"commenters" validate:"oneof=read write admin" doc:"Permission that people must have for the repository so that a run carries out their comments."`
 }
