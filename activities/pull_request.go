@@ -56,6 +56,9 @@ func (a *Activities) PullRequest(ctx context.Context, in contract.PullRequestInp
 			request.Known = p.Number
 		}
 	}
+	if request.OfBranch, err = pullrequests.OpenFrom(ctx, a.Store, name, repo, request.Head); err != nil {
+		return contract.PullRequest{}, err
+	}
 	done, err := pullrequest.Open(ctx, service, request)
 	if err != nil {
 		return contract.PullRequest{}, err

@@ -150,6 +150,7 @@ func Roles() []Role {
 			register(r, contract.ActivityRelease, a.Release)
 			register(r, contract.ActivityPullRequest, a.PullRequest)
 			register(r, contract.ActivityAnswer, a.Answer)
+			register(r, contract.ActivityTakeBranch, a.TakeBranch)
 			register(r, contract.ActivityAttemptHeld, a.AttemptHeld)
 			register(r, contract.ActivityQueueCandidate, a.QueueCandidate)
 			register(r, contract.ActivityQueueChecks, a.QueueChecks)

@@ -166,7 +166,7 @@ func newStaying(cfg *config.Config, runs *control.Runs, getenv func(string) stri
 	}
 	return stay.New(stay.Options{
 		Store: runs.Store, Runs: runs, Forges: forges, Merges: runs, Settings: cfg.Forges, Mention: cfg.Git.PullRequest.Mention,
-		Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters), Log: log, Getenv: getenv,
+		Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters), Ignore: cfg.Git.PullRequest.Ignore, Log: log, Getenv: getenv,
 	}), nil
 }
 
