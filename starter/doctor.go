@@ -44,7 +44,7 @@ func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check every component and suggest fixes",
 		Long: `Checks the configuration, the data folder, git, PostgreSQL, Temporal, workers,
-models, forges, the sandbox and the processes of the stack, and suggests how to fix each
+models, forges, triggers, the sandbox and the processes of the stack, and suggests how to fix each
 problem. It changes nothing and spends no tokens.
 
 Exit codes: 0 no check failed (there may be warnings), 1 a check failed.`,
@@ -93,6 +93,7 @@ func (a *app) checks() []doctor.Check {
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelsCheck(cfg), a.forgesCheck(cfg))
+	checks = append(checks, a.triggerChecks(cfg)...)
 	checks = append(checks, registriesCheck(cfg)...)
 	return append(append(checks, sandboxChecks(cfg, dir)...), doctor.Chromium(a.getenv))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/deliberation"
 	"github.com/rocketgpt/orchestrator/workflows/run"
 	"github.com/rocketgpt/orchestrator/workflows/selfheal"
+	"github.com/rocketgpt/orchestrator/workflows/trigger"
 )
 
 // RegisterRun registers the workflow that a worker of the run queue serves.
@@ -47,4 +48,10 @@ func RegisterMember(r worker.WorkflowRegistry) {
 // of the run queue serves.
 func RegisterAttempts(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(groupflow.Workflow, workflow.RegisterOptions{Name: contract.WorkflowAttempts})
+}
+
+// RegisterTrigger registers the workflow that the schedules of triggers start, which a worker of the run
+// queue serves.
+func RegisterTrigger(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(trigger.Workflow, workflow.RegisterOptions{Name: contract.WorkflowTrigger})
 }

@@ -37,6 +37,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			RegisterDeliberation(replayer)
 			RegisterAttempts(replayer)
 			RegisterMember(replayer)
+			RegisterTrigger(replayer)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, readHistory(t, file)))
 		})
 		return nil

@@ -235,6 +235,7 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 			workflows.RegisterRun(w)
 			workflows.RegisterDeliberation(w)
 			workflows.RegisterAttempts(w)
+			workflows.RegisterTrigger(w)
 		case "planner":
 			workflows.RegisterMember(w)
 		case "builder":
