@@ -168,7 +168,7 @@ type Approval struct {
 type Reminder struct {
 	After    time.Duration `yaml:"after" validate:"min=0,max=8760h" doc:"Time of the reminder, since the question was asked. Either this or before is set."`
 	Before   time.Duration `yaml:"before" validate:"min=0,max=8760h" doc:"Time of the reminder, before the deadline of the question."`
-	To       []string      `yaml:"to" validate:"max=20,dive,receiver" doc:"Receivers. page: the run's page, which shows every reminder anyway. webhook:NAME: the webhook with this name, whatever events it is registered for (rgpt webhook add --name)." example:"[page, \"webhook:managers\"]"`
+	To       []string      `yaml:"to" validate:"max=20,dive,receiver" doc:"Receivers. page: the run's page, which shows every reminder anyway. webhook:NAME: the webhook with this name, whatever events it is registered for (rgpt webhook add --name). channel:NAME: the channel with this name (notifications), whatever it is notified of." example:"[page, \"webhook:managers\"]"`
 	Escalate bool          `yaml:"escalate" doc:"The reminder is an escalation: its event is approval.escalated, intervention.escalated or input.escalated instead of .reminded."`
 }
 
@@ -208,13 +208,15 @@ type Git struct {
 
 // PullRequest configures the pull requests of releases.
 type PullRequest struct {
-	Base       string   `yaml:"base" validate:"max=200" doc:"Branch into which pull requests are to be merged. Empty: the branch that the run started from."`
-	Draft      string   `yaml:"draft" validate:"oneof=gate always never" doc:"Which pull requests are drafts. gate: those of releases for which the policy gate demanded an approval."`
-	Labels     []string `yaml:"labels" validate:"max=20,dive,required,max=50" doc:"Labels of pull requests. The gate's decision is added to them as another label." example:"[rgpt, automated]"`
-	Reviewers  []string `yaml:"reviewers" validate:"max=20,dive,required,max=100" doc:"People to be asked for a review, and teams as organisation/team." example:"[ada, acme/core]"`
-	CodeOwners bool     `yaml:"code_owners" doc:"Also ask the owners of the changed files, according to the CODEOWNERS file of the base commit."`
-	Statuses   bool     `yaml:"statuses" doc:"Report the result of each check and of the policy gate as a status of the released commit."`
-	Comments   bool     `yaml:"comments" doc:"Add the open findings of the reviewer (gate.review) as comments on the lines that they concern."`
-	Mention    string   `yaml:"mention" validate:"required,max=100,mention" doc:"What a comment in the conversation of a pull request must contain so that a run that watches its branch (git.stay) carries it out. Comments on lines and reviews need not contain it." example:"\"@acme-bot\""`
-	Commenters string   `yaml:"commenters" validate:"oneof=read write admin" doc:"Permission that people must have for the repository so that a run carries out their comments."`
+	Base         string   `yaml:"base" validate:"max=200" doc:"Branch into which pull requests are to be merged. Empty: the branch that the run started from."`
+	Draft        string   `yaml:"draft" validate:"oneof=gate always never" doc:"Which pull requests are drafts. gate: those of releases for which the policy gate demanded an approval."`
+	Labels       []string `yaml:"labels" validate:"max=20,dive,required,max=50" doc:"Labels of pull requests. The gate's decision is added to them as another label." example:"[rgpt, automated]"`
+	Reviewers    []string `yaml:"reviewers" validate:"max=20,dive,required,max=100" doc:"People to be asked for a review, and teams as organisation/team." example:"[ada, acme/core]"`
+	CodeOwners   bool     `yaml:"code_owners" doc:"Also ask the owners of the changed files, according to the CODEOWNERS file of the base commit."`
+	Statuses     bool     `yaml:"statuses" doc:"Report the result of each check and of the policy gate as a status of the released commit."`
+	Comments     bool     `yaml:"comments" doc:"Add the open findings of the reviewer (gate.review) as comments on the lines that they concern."`
+	CloseIssue   bool     `yaml:"close_issue" doc:"For a run that is about an issue (rgpt run create --issue): the pull request closes the issue when it is merged."`
+	CommentIssue bool     `yaml:"comment_issue" doc:"For a run that is about an issue: once it has opened its pull request, comment on the issue with its address."`
+	Mention      string   `yaml:"mention" validate:"required,max=100,mention" doc:"What a comment in the conversation of a pull request must contain so that a run that watches its branch (git.stay) carries it out. Comments on lines and reviews need not contain it." example:"\"@acme-bot\""`
+	Commenters   string   `yaml:"commenters" validate:"oneof=read write admin" doc:"Permission that people must have for the repository so that a run carries out their comments."`
 }

@@ -139,6 +139,9 @@ var (
 	// WebhookAttempts counts delivery attempts to webhooks. Outcome is delivered, pending (it will
 	// be retried) or failed (it was the last attempt).
 	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Webhook delivery attempts, by outcome.", "outcome")
+	// NotificationMessages counts attempts to send messages on notification channels, by kind of channel.
+	// Outcome is sent, pending (it will be repeated), failed or dropped.
+	NotificationMessages = counter("rgpt_notification_messages_total", "Attempts to send messages on notification channels, by kind of channel and outcome: sent, pending (will be repeated), failed or dropped.", "kind", "outcome")
 	// ForgeEvents counts what happened to pull requests of runs that watch their branches; outcome is
 	// sent, ignored or failed.
 	ForgeEvents = counter("rgpt_forge_events_total", "Events of pull requests whose runs watch their branches, by kind (check, comment, closed, merged, pushed) and outcome: sent (to the run), ignored or failed.", "kind", "outcome")
@@ -154,6 +157,8 @@ var (
 	TriggerEvents = counter("rgpt_trigger_events_total", "CloudEvents for triggers, by outcome: accepted, duplicate, ignored (of another type) or refused.", "outcome")
 	// TriggersWaiting is the age of the oldest delivery of a trigger that waits.
 	TriggersWaiting = gauge("rgpt_trigger_oldest_waiting_seconds", "Age of the oldest delivery of a trigger that waits.")
+	// TriggerLooks counts looks at forges for what fires triggers; outcome is ok or failed.
+	TriggerLooks = counter("rgpt_trigger_looks_total", "Looks at forges for what fires triggers, by outcome: ok or failed.", "outcome")
 	// DatabaseDuration is the duration of database operations.
 	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Duration of database operations.",
 		[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}, "operation", "outcome")
@@ -541,6 +546,16 @@ func CountToolCall(tool string, code contract.Code) {
 // CountWebhook records the outcome of a delivery attempt to a webhook.
 func CountWebhook(outcome string) { WebhookAttempts.WithLabelValues(outcome).Inc() }
 
+// CountNotification records the outcome of an attempt to send a message on a notification channel.
+func CountNotification(kind, outcome string) {
+	NotificationMessages.WithLabelValues(kind, outcome).Inc()
+}
+
+// ExpectNotification exports the number of such attempts as 0 until there are any.
+func ExpectNotification(kind, outcome string) {
+	NotificationMessages.WithLabelValues(kind, outcome)
+}
+
 // CountForgeEvent records the outcome of an event of a pull request.
 func CountForgeEvent(kind, outcome string) { ForgeEvents.WithLabelValues(kind, outcome).Inc() }
 
@@ -551,6 +566,15 @@ func CountForgeLook(ok bool) {
 		outcome = "ok"
 	}
 	ForgeLooks.WithLabelValues(outcome).Inc()
+}
+
+// CountTriggerLook records a look at a forge for what fires a trigger.
+func CountTriggerLook(ok bool) {
+	outcome := "failed"
+	if ok {
+		outcome = "ok"
+	}
+	TriggerLooks.WithLabelValues(outcome).Inc()
 }
 
 // The outcomes of webhooks of forges.
@@ -607,6 +631,7 @@ func ExpectForges() {
 	}
 	for _, outcome := range []string{"ok", "failed"} {
 		ForgeLooks.WithLabelValues(outcome)
+		TriggerLooks.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{HookAccepted, HookDuplicate, HookIgnored, HookRefused} {
 		ForgeWebhooks.WithLabelValues(outcome)

@@ -42,6 +42,9 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.Get(mux, "/static/", ui.Static(func(w http.ResponseWriter, r *http.Request) { s.Error(w, r, store.ErrNotFound) }))
 	s.Get(mux, "/{$}", http.RedirectHandler("/runs", http.StatusFound).ServeHTTP)
 	get("/runs", s.runsPage)
+	// Forms are registered by method: /runs/{id} and /pipelines/{id} refuse the others.
+	mux.HandleFunc("GET /runs/new", s.Handle(s.page(s.newRunPage)))
+	mux.HandleFunc("POST /runs/new", s.Handle(s.createRun))
 	get("/runs/{id}", s.tab("", s.overviewTab))
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
 	get("/pull-requests", s.pullRequestsPage)
@@ -56,6 +59,8 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/runs/{id}/environment", s.tab("environment", s.environmentTab))
 	get("/settings/models", s.modelsPage)
 	get("/pipelines", s.pipelinesPage)
+	mux.HandleFunc("GET /pipelines/new", s.Handle(s.page(s.newPipelinePage)))
+	mux.HandleFunc("POST /pipelines/new", s.Handle(s.spawnPipeline))
 	get("/pipelines/{id}", s.pipelinePage)
 	get("/pipelines/{id}/texts/{ref}", s.pipelineText)
 	s.Get(mux, "/pipelines/{id}/handoff", s.Handle(s.handoff))

@@ -88,7 +88,11 @@ func (s *Set) Named(name string) (forge.Service, error) {
 			return f.connect()
 		}
 	}
-	return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no forge is named %q; the setting forges has: %s", name, cmp.Or(strings.Join(s.Names(), ", "), "none"))
+	return nil, s.notNamed(name)
+}
+
+func (s *Set) notNamed(name string) error {
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no forge is named %q; the setting forges has: %s", name, cmp.Or(strings.Join(s.Names(), ", "), "none"))
 }
 
 // For returns the forge of a git remote, its name in the configuration and the repository's path on

@@ -225,6 +225,33 @@ func (r *Repository) OpenIssue(title, body string, labels ...string) int64 {
 	return made.Number
 }
 
+// EditIssue changes the title and the text of an issue, as the member.
+func (r *Repository) EditIssue(number int64, title, body string) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(forge.OnIssue(number)); found != nil {
+		found.title, found.body, found.updated = title, body, r.server.tick()
+	}
+}
+
+// Label adds labels to an issue or pull request.
+func (r *Repository) Label(on forge.Subject, labels ...string) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(on); found != nil {
+		r.addLabels(found, labels)
+	}
+}
+
+// SayAs adds a comment of an account.
+func (r *Repository) SayAs(login string, on forge.Subject, text string) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(on); found != nil {
+		r.server.say(found, &comment{author: login, body: text})
+	}
+}
+
 // Close closes an issue or pull request as the member.
 func (r *Repository) Close(on forge.Subject) {
 	r.server.mu.Lock()
@@ -264,6 +291,13 @@ func (r *Repository) Require(checks ...string) {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	r.required = checks
+}
+
+// Clock sets the time of the last change: the next one is a second later.
+func (s *server) Clock(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now.UTC().Truncate(time.Second)
 }
 
 // id returns a number that was not used before.

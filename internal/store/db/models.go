@@ -477,6 +477,33 @@ type ModelChoiceChange struct {
 	ChangedAt time.Time
 }
 
+type Notification struct {
+	ID         int64
+	Channel    string
+	EventID    int64
+	RunID      int64
+	Seq        int64
+	EventType  string
+	Kind       string
+	State      string
+	MessageID  *int64
+	Attempts   int32
+	Reason     string
+	CreatedAt  time.Time
+	ComposedAt *time.Time
+	NextAt     *time.Time
+	SentAt     *time.Time
+}
+
+type NotificationChannel struct {
+	Channel string
+	Tx      pgtype.Uint64
+	ID      int64
+	Since   interface{}
+	Holder  string
+	NextAt  time.Time
+}
+
 type OrchestratorAttempt struct {
 	GroupID   int64
 	Number    int32
@@ -1022,14 +1049,19 @@ type Transcript struct {
 }
 
 type Trigger struct {
-	Name     string
-	PausedAt *time.Time
-	PausedBy string
-	Reason   string
-	LookedAt *time.Time
-	NextAt   *time.Time
-	Failures int32
-	Problem  string
+	Name      string
+	PausedAt  *time.Time
+	PausedBy  string
+	Reason    string
+	LookedAt  *time.Time
+	NextAt    *time.Time
+	Failures  int32
+	Problem   string
+	Looks     int64
+	Looking   bool
+	ReadUntil *time.Time
+	ReadFor   string
+	AskedAt   *time.Time
 }
 
 type TriggerFiring struct {
