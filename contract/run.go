@@ -241,6 +241,7 @@ type Settings struct {
 	FinishRefusals int                   `json:"finish_refusals,omitempty"`
 	ModelTimeout   time.Duration         `json:"model_timeout"`             // longest single model call
 	Fork           *Fork                 `json:"fork,omitempty"`            // of an old run
+	Issue          *Issue                `json:"issue,omitempty"`           // that the run is about; nil: none
 	Pictures       []Picture             `json:"pictures,omitempty"`        // that belong to the goal
 	RepairPictures int                   `json:"repair_pictures,omitempty"` // screenshots of failed tests that the Repair agent gets
 	Attempt        *Attempt              `json:"attempt,omitempty"`         // one of several at the same goal; nil: the only one

@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
@@ -50,7 +51,8 @@ type Options struct {
 	// RequestTimeout limits the time of a request that is not a stream; 0 means
 	// DefaultRequestTimeout.
 	RequestTimeout time.Duration
-	Hooks          *webhook.Hooks // subscribers to events
+	Hooks          *webhook.Hooks   // subscribers to events
+	Notifier       *notify.Notifier // channels on which people are notified; nil: none
 	// ForgeHooks accepts the webhooks of forges at POST /hooks/{forge}, and decides itself whom it
 	// trusts; nil: there is no such address.
 	ForgeHooks http.HandlerFunc
@@ -90,6 +92,9 @@ func New(o Options) *Handler {
 		o.Health = health.New(o.Views, o.Temporal, o.Namespace, 0, o.Log)
 	}
 	res := &respond.Responder{Log: o.Log}
+	if o.Notifier == nil {
+		o.Notifier = notify.New(notify.Options{}) // without channels
+	}
 	streams := stream.New(res, o.Store, o.Feed, o.Runs)
 	mux := http.NewServeMux()
 	(&probes{res, o.Views, o.Temporal}).register(mux)
@@ -97,9 +102,10 @@ func New(o Options) *Handler {
 	telemetry.ExpectBrain()
 	telemetry.ExpectForges()
 	telemetry.ExpectTriggers()
+	notify.ExpectMetrics()
 	res.Get(mux, "/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	(&api.Server{
-		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,
+		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Notifier: o.Notifier, Health: o.Health,
 		TemporalUI: o.TemporalUI, Namespace: o.Namespace,
 	}).Register(mux)
 	streams.Register(mux)

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/ledger"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
@@ -23,8 +24,10 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/chain"
 	"github.com/rocketgpt/orchestrator/internal/store/evals"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
+	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
+	"github.com/rocketgpt/orchestrator/internal/store/notifications"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/store/triggers"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -52,6 +55,8 @@ type Backend interface {
 	ExplainGate(ctx context.Context, id, verdict int64) ([]explain.Explanation, error)
 	Ledger(ctx context.Context, f chain.Filter) ([]ledger.Entry, error)
 	PullRequests(ctx context.Context, f control.PullRequestFilter) (control.PullRequestPage, error)
+	MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.Queue, error)
+	CommandQueue(ctx context.Context, q control.QueueRequest) (contract.QueueAck, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
 	AgentModels(ctx context.Context) ([]control.AgentModel, error)
 	SetAgentModel(ctx context.Context, agent contract.Agent, n control.NewModelChoice) (control.AgentModel, error)
@@ -84,6 +89,11 @@ type Backend interface {
 	TestWebhook(ctx context.Context, id int64) (store.Delivery, error)
 	Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error)
 	RemoveWebhook(ctx context.Context, id int64, by string) error
+
+	// Notifications returns of what people were notified or are to be, newest first.
+	Notifications(ctx context.Context, f notifications.Filter) ([]notifications.Notification, error)
+	// TestNotification sends a test message on a channel and returns the result.
+	TestNotification(ctx context.Context, channel string) (notify.Tested, error)
 
 	Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error)
 	Environment(ctx context.Context, digest string) (control.Environment, error)

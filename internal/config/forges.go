@@ -25,7 +25,7 @@ type Forge struct {
 	WebhookSecretEnv  string        `yaml:"webhook_secret_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains the secret with which the forge signs its webhooks."`
 	WebhookSecretFile string        `yaml:"webhook_secret_file" doc:"File that contains this secret. Overrides webhook_secret_env."`
 	Timeout           time.Duration `yaml:"timeout" default:"30s" validate:"min=1s,max=10m" doc:"Maximum duration of one request to the forge."`
-	Poll              time.Duration `yaml:"poll" default:"1m" validate:"min=0,max=24h" doc:"How often the server looks for checks, comments and merges of the pull requests of runs that watch their branches (git.stay). 0: only when a webhook arrives, and once after each release."`
+	Poll              time.Duration `yaml:"poll" default:"1m" validate:"min=0,max=24h" doc:"How often the server looks for checks, comments and merges of the pull requests of runs that watch their branches (git.stay), and for what fires triggers. 0: only when a webhook arrives, once after each release, and once for a new trigger."`
 	PollLimit         int           `yaml:"poll_limit" default:"120" validate:"min=3,max=10000" doc:"Maximum number of questions a minute with which the server looks for these on the forge. A look at a pull request takes three: its state, comments and checks. Each may need several requests, for example of one page each."`
 }
 

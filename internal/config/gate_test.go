@@ -63,8 +63,8 @@ func TestAReminderHasOneTimeAndKnownReceivers(t *testing.T) {
 	for text, says := range map[string]string{
 		`{to: [page]}`:                        "needs either after or before",
 		`{after: 1h, before: 1h, to: [page]}`: "needs either after or before",
-		`{after: 1h, to: [mail]}`:             "expected page, or webhook: and the name of a webhook",
-		`{after: 1h, to: ["webhook:A b"]}`:    "expected page, or webhook: and the name of a webhook",
+		`{after: 1h, to: [mail]}`:             "expected page, or webhook: or channel: and a name",
+		`{after: 1h, to: ["webhook:A b"]}`:    "expected page, or webhook: or channel: and a name",
 	} {
 		_, err := load(text)
 		require.ErrorContains(t, err, says, text)

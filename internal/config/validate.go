@@ -64,10 +64,12 @@ var forms = map[string]form{
 	"variable":    {"the name of an environment variable that does not affect which programs are loaded", isVariable},
 	"homepath":    {"a directory in the home directory, such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
+	"login":       {"the name of an account, such as dependabot or *-bot", func(s string) bool { return s != "" && !strings.ContainsAny(s, " \t\r\n@") }},
 	"glob":        {"a path pattern such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
 	"image":       {"the name of a container image such as node:24-bookworm", IsImage},
 	"imageglob":   {"a pattern for images such as node:* or registry.example.com/ci/**", func(s string) bool { return s != "" && glob.Check(s) == nil }},
-	"receiver":    {"page, or webhook: and the name of a webhook", isReceiver},
+	"receiver":    {"page, or webhook: or channel: and a name", isReceiver},
+	"clock":       {"a time of day such as 22:00", isClock},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
 }
 
@@ -84,7 +86,7 @@ func isPackageGlob(s string) bool {
 
 // isReceiver reports whether a text names a receiver of reminders.
 func isReceiver(s string) bool {
-	return s == contract.ReceiverPage || namePattern.MatchString(contract.WebhookOf(s))
+	return s == contract.ReceiverPage || namePattern.MatchString(contract.WebhookOf(s)) || namePattern.MatchString(contract.ChannelOf(s))
 }
 
 func isRefPrefix(s string) bool {
@@ -282,11 +284,7 @@ func references(c *Config) []problem {
 			add(key+".provider", "expected "+oneOfProviders(c)+", got "+strconv.Quote(provider))
 		}
 	}
-	for i, one := range c.Execution.Approval.Reminders {
-		if (one.After > 0) == (one.Before > 0) {
-			add(fmt.Sprintf("execution.approval.reminders[%d]", i), "needs either after or before")
-		}
-	}
+	c.reminderProblems(add)
 	choice("models.default", c.Models.Default)
 	for _, phase := range slices.Sorted(maps.Keys(c.Models.Phases)) {
 		choice("models.phases."+phase, c.Models.Phases[phase])
@@ -302,6 +300,9 @@ func references(c *Config) []problem {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Triggers)) {
 		c.Triggers[name].problems("triggers."+name, c.Forges, add)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Notifications)) {
+		c.Notifications[name].problems("notifications."+name, add)
 	}
 	names := map[string]bool{}
 	for i, check := range c.Verification.Custom {
@@ -327,6 +328,21 @@ func references(c *Config) []problem {
 		add("temporal.tls.enabled", "must be true, because temporal.api_key_env is set and an API key requires TLS")
 	}
 	return out
+}
+
+func (c *Config) reminderProblems(add func(key, problem string)) {
+	for i, one := range c.Execution.Approval.Reminders {
+		key := fmt.Sprintf("execution.approval.reminders[%d]", i)
+		if (one.After > 0) == (one.Before > 0) {
+			add(key, "needs either after or before")
+		}
+		for j, to := range one.To {
+			name := contract.ChannelOf(to)
+			if _, known := c.Notifications[name]; name != "" && !known {
+				add(fmt.Sprintf("%s.to[%d]", key, j), fmt.Sprintf("expected the name of a channel (notifications), got %q", name))
+			}
+		}
+	}
 }
 
 func (c *Config) knows(provider string) bool {

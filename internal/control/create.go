@@ -31,10 +31,11 @@ import (
 
 // Creation describes the run to create.
 type Creation struct {
-	Repo           string          // a directory on this host or a URL
+	Repo           string          // a directory on this host or a URL; empty with an issue: the issue's repository
 	Base           string          // branch, tag or commit to start from; empty: the checked-out commit, or the default branch
-	Goal           string          // the first line is the title
+	Goal           string          // the first line is the title; empty with an issue: the issue's title
 	Description    string          // more about the goal
+	Issue          string          `json:",omitempty"` // address of an issue on a forge that the run is about
 	Project        string          // empty: the repository's name
 	Model          string          // model of all agents, as provider/model; empty: as configured
 	Effort         contract.Effort `json:",omitempty"` // amount of reasoning of all agents; empty: as configured
@@ -57,6 +58,7 @@ type Creation struct {
 	Attempts      int                   `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
 	AttemptModels []string              `json:",omitempty"` // models of the attempts in their order, as provider/model, repeated if there are fewer; empty: as configured
 	configFrom    string                // commit whose rgpt.yaml and dev container apply; empty: Base
+	issue         *contract.Issue       // that the run is about, as it is now
 	environment   *environment.Settings // of an earlier run that the run continues; nil: as Environment says
 }
 
@@ -86,8 +88,7 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 		return out, err
 	}
 	operator := r.Config
-	r, title, description, err := r.accept(&c)
-	if err != nil {
+	if r, err = r.accept(&c); err != nil {
 		return out, err
 	}
 	digest, err := digestOf(c)
@@ -98,6 +99,10 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 		return deref(known), err
 	}
 	count, err := r.attemptsOf(c)
+	if err != nil {
+		return out, err
+	}
+	title, description, err := r.wholeGoal(ctx, &c, &out)
 	if err != nil {
 		return out, err
 	}
@@ -125,19 +130,19 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 }
 
 // accept checks a request and completes it. It returns the runs of the installation with the settings
-// of the request, and its goal.
-func (r *Runs) accept(c *Creation) (asked *Runs, title, description string, err error) {
+// of the request.
+func (r *Runs) accept(c *Creation) (asked *Runs, err error) {
 	c.nameGoal()
 	if err := c.Check(); err != nil {
-		return nil, "", "", err
+		return nil, err
 	}
 	if asked, err = r.with(*c); err != nil {
-		return nil, "", "", err
+		return nil, err
 	}
-	if title, description, err = asked.goal(*c); err == nil {
+	if _, _, err = asked.goal(*c); err == nil && c.Repo != "" {
 		c.Repo, err = withPath(c.Repo)
 	}
-	return asked, title, description, err
+	return asked, err
 }
 
 // with returns the runs of an installation with the configuration settings that apply to one creation
@@ -226,8 +231,11 @@ func (c Creation) Check() error {
 	if _, _, err := c.goal(); err != nil {
 		return err
 	}
-	if c.Repo == "" {
-		return about(FieldRepo, wrong("no repository given; specify a directory or a URL (--repo)"))
+	if c.Repo == "" && c.Issue == "" {
+		return about(FieldRepo, wrong("no repository given; specify a directory or a URL (--repo), or an issue on a forge (--issue)"))
+	}
+	if c.PrepareOnly && c.Issue != "" {
+		return wrong("a run that only prepares an environment is about no issue; omit --issue")
 	}
 	if c.PrepareOnly && c.Environment == EnvironmentNone {
 		return wrong("a build requires an environment; omit --env none")
@@ -251,7 +259,7 @@ func (c Creation) goal() (title, description string, err error) {
 	}
 	title, description, _ = strings.Cut(strings.TrimSpace(c.Goal), "\n")
 	title, description = strings.TrimSpace(title), strings.TrimSpace(strings.TrimSpace(description)+"\n\n"+c.Description)
-	if title == "" {
+	if title == "" && c.Issue == "" {
 		return "", "", about(FieldGoal, wrong(`the goal is empty; describe what the change should achieve, such as --goal "Add dark mode"`))
 	}
 	return title, description, nil
@@ -333,7 +341,7 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	if err := r.chooseEnvironment(c, s, &spec); err != nil {
 		return store.NewRun{}, err
 	}
-	s.CreatedBy = c.By
+	s.CreatedBy, s.Issue = c.By, c.issue
 	s.PlanOnly, s.ApprovePlan, s.ApproveRelease = c.PlanOnly, s.ApprovePlan || c.ApprovePlan, s.ApproveRelease || c.ApproveRelease
 	if c.Push || c.PullRequest || c.Remote != "" {
 		s.Release.Push, s.Release.Remote = true, c.Remote

@@ -34,8 +34,7 @@ func (r *Runs) Estimate(ctx context.Context, c Creation) (Estimate, error) {
 		return Estimate{}, err
 	}
 	operator := r.Config
-	r, _, _, err = r.accept(&c)
-	if err != nil {
+	if r, err = r.accept(&c); err != nil {
 		return Estimate{}, err
 	}
 	if c.PlanOnly || c.PrepareOnly {
@@ -43,6 +42,9 @@ func (r *Runs) Estimate(ctx context.Context, c Creation) (Estimate, error) {
 	}
 	count, err := r.attemptsOf(c)
 	if err != nil {
+		return Estimate{}, err
+	}
+	if _, _, err := r.wholeGoal(ctx, &c, &out); err != nil {
 		return Estimate{}, err
 	}
 	n, cfg, err := r.draft(ctx, c, count, operator, &out)
