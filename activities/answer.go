@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -63,7 +65,8 @@ func (a *Activities) answerText(ctx context.Context, in contract.AnswerInput) (s
 		}
 		for _, h := range run.SelfHealEvents {
 			if h.Status == contract.HealSuccess && h.HealAction == contract.HealRepair && h.CreatedAt.After(in.To.At) {
-				text.Done = h.Output().Message
+				out := h.Output()
+				text.Done = cmp.Or(strings.TrimSpace(out.Said), out.Message)
 			}
 		}
 	}

@@ -1,9 +1,15 @@
 package activities
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 func TestCommitMessagesCloseNoIssuesAndMentionNobody(t *testing.T) {
@@ -28,5 +34,26 @@ func TestCommitMessagesCloseNoIssuesAndMentionNobody(t *testing.T) {
 	} {
 		require.Equal(t, want, defused(text))
 		require.Equal(t, want, defused(defused(text)), "once more")
+	}
+}
+
+func TestTheCommitOfARepairSaysWhatItsAgentDid(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"": "Fix the tester failure",
+		"Renamed Foo to Bar. The callers follow.": "Renamed Foo to Bar",
+		"  Renamed\tFoo:\nmore":                   "Renamed Foo",
+		strings.Repeat("ü", 200):                  strings.Repeat("ü", maxSubject-1) + "…",
+		"Use v1.2 of the parser":                  "Use v1.2 of the parser",
+	} {
+		output, err := json.Marshal(contract.HealOutput{Message: "the Repair agent patched the code", Said: said})
+		require.NoError(t, err)
+		step := healed([]store.HealEvent{{Number: 3, Phase: contract.PhaseTester, ErrorType: contract.ClassAssertion, RootCause: "rename it\nplease", HealOutput: output}}, "heal-3")
+		require.Equal(t, want, step.Name)
+		require.LessOrEqual(t, utf8.RuneCountInString(step.Name), maxSubject)
+		require.Contains(t, step.Description, "ASSERTION_ERROR: rename it")
+		if said != "" && said != want {
+			require.Contains(t, step.Description, strings.TrimSpace(said), "the body has all of it")
+		}
 	}
 }

@@ -360,7 +360,7 @@ func (j *gateCase) plan(ctx context.Context) (change.Plan, error) {
 // person has approved exactly this.
 func (a *Activities) passedGate(ctx context.Context, run store.Run, in contract.ReleaseInput) error {
 	j, err := a.gateCase(ctx, run, contract.GateInput{
-		Execution: in.Execution, Stage: contract.GateRelease, From: run.Settings.Repo.Workspace(), To: in.Workspace,
+		Execution: in.Execution, Stage: contract.GateRelease, From: comparedWith(run, pushedBefore(in)), To: in.Workspace,
 		Stages: in.Stages, Credits: in.Credits, PlanID: in.PlanID,
 	})
 	if err != nil {

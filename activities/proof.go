@@ -4,11 +4,21 @@ import (
 	"context"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// prove carries out the check of new tests: it runs them on the commit that the run started from,
-// to which only the change's test files are added.
+// comparedWith returns the workspace with which the change of a run is compared: what people pushed to
+// its branch last, which is theirs, or the base commit if they pushed nothing.
+func comparedWith(run store.Run, base contract.Workspace) contract.Workspace {
+	if base.Tree == "" {
+		return run.Settings.Repo.Workspace()
+	}
+	return base.Of(run.Settings.Repo.Workspace())
+}
+
+// prove carries out the check of new tests: it runs them on the commit that the run started from, or
+// that people pushed last, to which only the change's test files are added.
 func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
@@ -21,7 +31,7 @@ func (a *Activities) prove(ctx context.Context, in contract.VerifyInput) (contra
 	// The log is stored for users, not as the log of a failed check: the failures in it were
 	// expected.
 	var kept keptFiles
-	proof, err := a.host().Prove(ctx, a.task(run, spec, in, &kept), run.Settings.Repo.Workspace(), spec.Verification.NewTests)
+	proof, err := a.host().Prove(ctx, a.task(run, spec, in, &kept), comparedWith(run, in.Base), spec.Verification.NewTests)
 	if err != nil {
 		return contract.CheckResult{}, err
 	}

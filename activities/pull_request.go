@@ -22,6 +22,8 @@ type Forges interface {
 	For(remote string) (service forge.Service, name, repo string, err error)
 	// Named returns a forge by its name in the configuration.
 	Named(name string) (forge.Service, error)
+	// Remote returns the address for git of a repository on a forge.
+	Remote(name, repo string) (string, error)
 }
 
 // Limits of what a pull request gets besides its body.
@@ -53,6 +55,9 @@ func (a *Activities) PullRequest(ctx context.Context, in contract.PullRequestInp
 		if p.Forge == name && p.Repo == repo {
 			request.Known = p.Number
 		}
+	}
+	if request.OfBranch, err = pullrequests.OpenFrom(ctx, a.Store, name, repo, request.Head); err != nil {
+		return contract.PullRequest{}, err
 	}
 	done, err := pullrequest.Open(ctx, service, request)
 	if err != nil {

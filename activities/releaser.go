@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ const (
 // patch and zip. Everything in it is derived from the run, so a repeat creates the same commits and
 // finds them in the repository.
 func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
-	if n := len(in.Stages); n == 0 || in.Stages[n-1].Tree != in.Workspace.Tree {
+	if !verified(in) {
 		return contract.ReleaseResult{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
 			"the release of run %d does not match the verified code; nothing was released", in.Execution.RunID)
 	}
@@ -46,16 +47,29 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 	if err != nil {
 		return contract.ReleaseResult{}, err
 	}
-	commit, err := a.Workspaces.Commits(ctx, in.Repo, in.Stages, messages)
+	commit, err := a.commitsOf(ctx, in, messages)
 	if err != nil {
 		return contract.ReleaseResult{}, err
 	}
-	options := workspace.PublishOptions{Replaces: replacedCommit(run), Remote: pushTarget(in.Release)}
+	options := workspace.PublishOptions{Replaces: cmp.Or(in.Replaces, replacedCommit(run)), Remote: pushTarget(in.Release)}
 	if err := a.Workspaces.Publish(ctx, in.Repo, commit, in.Release.Branch, options); err != nil {
 		return contract.ReleaseResult{}, explainRelease(err, run)
 	}
 	result := contract.ReleaseResult{Branch: in.Release.Branch, Commit: commit, Pushed: contract.Pushes(in.Repo, in.Release)}
 	return result, a.keepReport(ctx, in, result)
+}
+
+// verified reports whether a release ends with the code that was verified. After people pushed to the
+// branch, a run may have nothing to add.
+func verified(in contract.ReleaseInput) bool {
+	switch n := len(in.Stages); {
+	case n > 0:
+		return in.Stages[n-1].Tree == in.Workspace.Tree
+	case in.Onto != nil:
+		return in.Onto.Workspace.Tree == in.Workspace.Tree
+	default:
+		return false
+	}
 }
 
 // commitMessages returns a message for each step. The dates are those of the run's first release,
@@ -107,12 +121,32 @@ func healed(heals []store.HealEvent, name string) contract.Step {
 			continue
 		}
 		cause, _, _ := strings.Cut(h.RootCause, "\n")
-		return contract.Step{
-			Name:        "Fix the " + string(h.Phase) + " failure",
-			Description: fmt.Sprintf("%s: %s", h.ErrorType, cause),
+		said := strings.TrimSpace(h.Output().Said)
+		why := fmt.Sprintf("%s: %s", h.ErrorType, cause)
+		subject := subjectOf(said)
+		if subject == "" {
+			return contract.Step{Name: "Fix the " + string(h.Phase) + " failure", Description: why}
 		}
+		if said != subject {
+			why = said + "\n\n" + why
+		}
+		return contract.Step{Name: subject, Description: why}
 	}
 	return contract.Step{Name: "Repair"}
+}
+
+// maxSubject is the number of characters in the subject of the commit of a repair.
+const maxSubject = 72
+
+// subjectOf returns the first sentence of what an agent says, as the subject of a commit.
+func subjectOf(said string) string {
+	line, _, _ := strings.Cut(said, "\n")
+	line, _, _ = strings.Cut(strings.Join(strings.Fields(line), " "), ". ")
+	line = strings.TrimRight(line, ".:;, ")
+	if letters := []rune(line); len(letters) > maxSubject {
+		line = strings.TrimSpace(string(letters[:maxSubject-1])) + "…"
+	}
+	return line
 }
 
 // keepReport stores the report, the patch, the run as JSON, and a zip of all artifacts.
@@ -196,17 +230,25 @@ func hasEntry(entries []artifact.Entry, name string) bool {
 // maxProtected is the maximum number of protected files listed by name.
 const maxProtected = 20
 
-// Protected returns the files that a run may push only with an approval: those that differ from the
-// base in the workspace, or in any commit leading to it. A file that a later commit reverts still
-// reaches the remote.
+// Protected returns the files that a run may push only with an approval: those that differ in the
+// workspace, or in any commit leading to it, from where the run's changes begin. A file that a later
+// commit reverts still reaches the remote.
 func (a *Activities) Protected(ctx context.Context, in contract.ProtectedInput) (contract.ProtectedFiles, error) {
+	from := in.From.Of(in.Workspace)
+	if in.From.Tree == "" {
+		base, err := a.Workspaces.Start(ctx, contract.Repo{URL: in.Workspace.Repo, Base: in.Workspace.Base})
+		if err != nil {
+			return contract.ProtectedFiles{}, err
+		}
+		from = base
+	}
 	found, seen := map[string]bool{}, map[string]bool{}
 	for _, stage := range append(slices.Clone(in.Stages), in.Workspace) {
 		if seen[stage.Tree] {
 			continue
 		}
 		seen[stage.Tree] = true
-		stat, err := a.Workspaces.DiffStat(ctx, stage.Of(in.Workspace))
+		stat, err := a.Workspaces.DiffStatBetween(ctx, from, stage.Of(in.Workspace))
 		if err != nil {
 			return contract.ProtectedFiles{}, err
 		}
@@ -235,7 +277,7 @@ func (a *Activities) approved(ctx context.Context, in contract.ReleaseInput) err
 	if !contract.Pushes(in.Repo, in.Release) || len(in.Release.Protected) == 0 || in.ApprovedBy != "" {
 		return nil
 	}
-	files, err := a.Protected(ctx, contract.ProtectedInput{Workspace: in.Workspace, Stages: in.Stages, Patterns: in.Release.Protected})
+	files, err := a.Protected(ctx, contract.ProtectedInput{Workspace: in.Workspace, Stages: in.Stages, Patterns: in.Release.Protected, From: pushedBefore(in)})
 	if err != nil || files.Total == 0 {
 		return err
 	}

@@ -60,7 +60,7 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 // that needs no command.
 func (a *Activities) planOfTests(ctx context.Context, in contract.TestPlanInput, run store.Run, spec setup.RunSpec, pipeline checks.Pipeline) (contract.TestPlanResult, error) {
 	change := tester.Change{
-		Base: run.Settings.Repo.Workspace(), Workspace: in.Workspace, Pipeline: pipeline, Settings: spec.Verification,
+		Base: comparedWith(run, in.Base), Workspace: in.Workspace, Pipeline: pipeline, Settings: spec.Verification,
 		Baseline: func(ctx context.Context) (*verdict.Baseline, error) {
 			b, err := a.baselineOf(ctx, run)
 			return recorded(b), err

@@ -90,6 +90,7 @@ type StepInput struct {
 	Worker       string            `json:"worker,omitempty"` // for the step; empty: any worker of the role
 	Setup        *SetupTask        `json:"setup,omitempty"`  // of the environment agent
 	Planner      Credit            `json:"planner,omitzero"` // for a change that the plan contains; Step is empty
+	Base         Workspace         `json:"base,omitzero"`    // with which tests are compared; empty: the run's base commit
 }
 
 // LoopSettings are the limits of an agent loop.
@@ -138,6 +139,8 @@ type LoopState struct {
 	Reminded bool `json:"reminded,omitempty"`
 
 	Planned bool `json:"planned,omitempty"` // the plan contains the first turn, which needs no model call
+
+	Said string `json:"said,omitempty"` // with which the agent finished last, shortened
 }
 
 // StepResult is the result of a step's workflow. A failed step is a result with a failure, not an
@@ -152,6 +155,7 @@ type StepResult struct {
 	Failure     *Failure  `json:"failure,omitempty"`
 	Conflict    *Conflict `json:"conflict,omitempty"` // between the changes that the step starts from; Change.From has the part that could be merged
 	Lost        string    `json:"lost,omitempty"`     // the chosen worker, if it did not accept the step
+	Said        string    `json:"said,omitempty"`     // what the agent says it did, shortened
 }
 
 // OpenStepInput is the input for recording the beginning of a step, and creating its starting
@@ -334,6 +338,7 @@ type TestPlanInput struct {
 	Execution ExecutionRef `json:"execution"`
 	Workspace Workspace    `json:"workspace"`
 	LocalOnly bool         `json:"quick,omitempty"` // return Cold instead of fetching the repository or laying out a large one
+	Base      Workspace    `json:"base,omitzero"`   // with which its tests are compared, slim; empty: the run's base commit
 }
 
 // Check is one command of the verification.
@@ -412,7 +417,8 @@ type VerifyInput struct {
 	Timeout   time.Duration `json:"timeout"`
 	// Baseline is the key of the baseline that the check is part of; empty: it is
 	// part of Execution, and compared with the run's baseline.
-	Baseline string `json:"baseline,omitempty"`
+	Baseline string    `json:"baseline,omitempty"`
+	Base     Workspace `json:"base,omitzero"` // with which tests are compared, slim; empty: the run's base commit
 }
 
 // CheckResult is the outcome of one check, without its texts. A failed check is a
@@ -489,6 +495,10 @@ type ReleaseInput struct {
 	Gate string `json:"gate,omitempty"`
 	// Authors are the people who created the run, or steered or edited its change.
 	Authors []string `json:"authors,omitempty"`
+	// Onto is the commit of people on which the stages are based; nil: the base commit.
+	Onto *BranchPoint `json:"onto,omitempty"`
+	// Replaces is the commit at which the branch must be, with Onto.
+	Replaces string `json:"replaces,omitempty"`
 }
 
 // ProtectedInput is the input for finding changed files that need an approval, in a workspace and
@@ -497,6 +507,7 @@ type ProtectedInput struct {
 	Workspace Workspace   `json:"workspace"`
 	Stages    []Workspace `json:"stages"` // slim
 	Patterns  []string    `json:"patterns"`
+	From      Workspace   `json:"from,omitzero"` // where the run's changes begin, slim; empty: the base commit
 }
 
 // ProtectedFiles are changed files that need an approval: the first paths in order, and

@@ -23,6 +23,7 @@ type CheckKind string
 const (
 	CheckRun     CheckKind = "check"   // of a CI system: its conclusion counts
 	CheckComment CheckKind = "comment" // of a person who reviewed the branch: the requested change
+	CheckPush    CheckKind = "push"    // people moved the branch to the message's commit
 )
 
 // The conclusions of a check.
@@ -91,7 +92,7 @@ const (
 
 // Failed reports whether a message requires a fix.
 func (m CheckMessage) Failed() bool {
-	return m.Kind == CheckComment || m.Conclusion == ConclusionFailure
+	return m.Kind == CheckComment || m.Conclusion == ConclusionFailure && m.Kind != CheckPush
 }
 
 // Problem describes what is missing or invalid in a message, "" if nothing is.
@@ -101,8 +102,12 @@ func (m CheckMessage) Problem() string {
 		return "needs an id of 1 to 200 bytes"
 	case m.Name == "" || len(m.Name) > CheckName:
 		return "needs a name of 1 to 200 bytes"
+	case m.Kind == CheckPush && m.Commit == "":
+		return "is about a push without a commit; add the commit to which the branch was moved"
+	case m.Kind == CheckPush:
+		return ""
 	case m.Kind != "" && m.Kind != CheckRun && m.Kind != CheckComment:
-		return "has an unknown kind; use \"check\" or \"comment\""
+		return "has an unknown kind; use \"check\", \"comment\" or \"push\""
 	case m.Kind == CheckComment && strings.TrimSpace(m.Summary+m.Details) == "":
 		return "is an empty comment; add details"
 	case m.Kind != CheckComment && m.Conclusion != ConclusionFailure && m.Conclusion != ConclusionSuccess:

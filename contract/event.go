@@ -41,6 +41,7 @@ const (
 	EventAgentRevoked      EventType = "agent.revoked"
 
 	EventStayStarted   EventType = "stay.started" // the run watches its branch
+	EventStayPushed    EventType = "stay.pushed"  // people pushed to it, and the run continues from there
 	EventStayEnded     EventType = "stay.ended"
 	EventCheckReceived EventType = "check.received" // a fix begins
 	EventCheckPassed   EventType = "check.passed"

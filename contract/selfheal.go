@@ -43,11 +43,12 @@ type HealInput struct {
 	From       Workspace     `json:"from,omitzero"`   // where the failed step began
 	Directives Directives    `json:"orders,omitzero"` // for the Repair agent, as of now; later ones come as signals
 	// Generation is the generation of the Repair agent; above 1, the agent replaces a revoked one.
-	Generation int      `json:"generation,omitempty"`
-	Compacted  int      `json:"compacted,omitempty"` // number of times that its context was already halved
-	Avoid      []string `json:"avoid,omitempty"`     // workers whose machines failed in this run
-	Check      int64    `json:"check,omitempty"`     // the message about the branch that reported the failure, if any
-	Review     []string `json:"review,omitempty"`    // ids of a review's findings that the repair must answer
+	Generation int       `json:"generation,omitempty"`
+	Compacted  int       `json:"compacted,omitempty"` // number of times that its context was already halved
+	Avoid      []string  `json:"avoid,omitempty"`     // workers whose machines failed in this run
+	Check      int64     `json:"check,omitempty"`     // the message about the branch that reported the failure, if any
+	Review     []string  `json:"review,omitempty"`    // ids of a review's findings that the repair must answer
+	Base       Workspace `json:"base,omitzero"`       // with which tests are compared, slim; empty: the run's base commit
 }
 
 // Directive is the result of a heal: the next action of the run.
@@ -117,6 +118,7 @@ type HealNote struct {
 // existing content.
 type HealOutput struct {
 	Message string         `json:"message,omitempty"` // what was done, for people
+	Said    string         `json:"said,omitempty"`    // what the agent says it did, shortened
 	Words   string         `json:"words,omitempty"`   // of the person who was asked
 	Before  map[string]any `json:"before,omitempty"`
 	After   map[string]any `json:"after,omitempty"`

@@ -157,6 +157,7 @@ func TestARejectedFormForARunComesBackAsItWasWithTheErrorAtItsField(t *testing.T
 		"no goal":                 {field: "goal", value: " ", says: "the goal is empty"},
 		"a goal with a NUL":       {field: "goal", value: "a\x00b", says: "UTF-8"},
 		"a long description":      {field: "description", value: strings.Repeat("long ", 400_000), says: "execution.max_goal_bytes", at: "goal"},
+		"an issue of no forge":    {field: "issue", value: "https://nowhere.example/team/app/issues/1", says: "forge"},
 		"no repository":           {field: "repo", value: "", says: "no repository given"},
 		"an unknown repository":   {field: "repo", value: "/no/such/repository", says: "does not exist"},
 		"a repository of nothing": {field: "repo", value: "https://user:secret@example.com/app.git", says: "contains credentials"},

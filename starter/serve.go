@@ -167,8 +167,8 @@ func newStaying(cfg *config.Config, runs *control.Runs, getenv func(string) stri
 		return nil, err
 	}
 	return stay.New(stay.Options{
-		Store: runs.Store, Runs: runs, Forges: forges, Settings: cfg.Forges, Mention: cfg.Git.PullRequest.Mention,
-		Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters), Log: log, Getenv: getenv,
+		Store: runs.Store, Runs: runs, Forges: forges, Merges: runs, Settings: cfg.Forges, Mention: cfg.Git.PullRequest.Mention,
+		Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters), Ignore: cfg.Git.PullRequest.Ignore, Log: log, Getenv: getenv,
 	}), nil
 }
 

@@ -45,6 +45,9 @@ type runFixture struct {
 	pulls       []contract.PullRequestInput
 	pullStates  []contract.PullRequestState // after each release; open if it has none
 	replies     []contract.AnswerInput
+	pushed      func(contract.TakeBranchInput) (contract.TakeBranchResult, *fault.Error) // nil: nobody moves the branch
+	looked      []contract.TakeBranchInput
+	refuses     int // how often releases are refused, because the branch was moved
 	protected   contract.ProtectedFiles
 	slow        *fault.Error // the failure of quick work
 	opened      map[string]contract.OpenStepInput
@@ -205,6 +208,11 @@ func (w *runFixture) registerTestAndRelease() {
 	w.register(contract.ActivityRelease, func(_ context.Context, in contract.ReleaseInput) (contract.ReleaseResult, error) {
 		w.mu.Lock()
 		w.released = in
+		if w.refuses > 0 {
+			w.refuses--
+			w.mu.Unlock()
+			return contract.ReleaseResult{}, fault.ToTemporal(fault.New(contract.ClassLogic, contract.CodeBranchConflict, "the branch was moved"), 1)
+		}
 		if n := len(w.commits); n == 0 || w.commits[n-1] != in.Workspace.Tree {
 			w.commits = append(w.commits, in.Workspace.Tree)
 		}
@@ -269,6 +277,19 @@ func (w *runFixture) registerTestAndRelease() {
 		return out, nil
 	})
 	w.register(contract.ActivityTakeCheck, w.takeCheck)
+	w.register(contract.ActivityTakeBranch, func(_ context.Context, in contract.TakeBranchInput) (contract.TakeBranchResult, error) {
+		w.mu.Lock()
+		w.looked = append(w.looked, in)
+		w.mu.Unlock()
+		if w.pushed == nil {
+			return contract.TakeBranchResult{Point: contract.BranchPoint{Commit: in.Commit}}, nil
+		}
+		out, failed := w.pushed(in)
+		if failed != nil {
+			return out, fault.ToTemporal(failed, fault.RetryOf(failed.Class).Attempts)
+		}
+		return out, nil
+	})
 	w.register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
 }
 

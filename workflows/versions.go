@@ -23,4 +23,9 @@ var changes = []Change{
 		Reason: "A deliberation records commands at once, also those that it passes on to its recovery, for the audit ledger.",
 		Remove: "When no deliberation of v0.1.0 runs or is replayed.",
 	},
+	{
+		ID: "take-pushes", Date: "2026-11-27",
+		Reason: "A run that watches its branch continues from what people push to it, and looks at the branch when a message is about a commit that it does not know.",
+		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
+	},
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/chain"
 	"github.com/rocketgpt/orchestrator/internal/store/evals"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
+	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
 	"github.com/rocketgpt/orchestrator/internal/store/notifications"
@@ -54,6 +55,8 @@ type Backend interface {
 	ExplainGate(ctx context.Context, id, verdict int64) ([]explain.Explanation, error)
 	Ledger(ctx context.Context, f chain.Filter) ([]ledger.Entry, error)
 	PullRequests(ctx context.Context, f control.PullRequestFilter) (control.PullRequestPage, error)
+	MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.Queue, error)
+	CommandQueue(ctx context.Context, q control.QueueRequest) (contract.QueueAck, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
 	AgentModels(ctx context.Context) ([]control.AgentModel, error)
 	SetAgentModel(ctx context.Context, agent contract.Agent, n control.NewModelChoice) (control.AgentModel, error)

@@ -64,6 +64,7 @@ var forms = map[string]form{
 	"variable":    {"the name of an environment variable that does not affect which programs are loaded", isVariable},
 	"homepath":    {"a directory in the home directory, such as ~/.npm", func(s string) bool { _, ok := HomeFolder(s); return ok }},
 	"abspath":     {"an absolute path", filepath.IsAbs},
+	"login":       {"the name of an account, such as dependabot or *-bot", func(s string) bool { return s != "" && !strings.ContainsAny(s, " \t\r\n@") }},
 	"glob":        {"a path pattern such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
 	"image":       {"the name of a container image such as node:24-bookworm", IsImage},
 	"imageglob":   {"a pattern for images such as node:* or registry.example.com/ci/**", func(s string) bool { return s != "" && glob.Check(s) == nil }},

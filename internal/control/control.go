@@ -79,6 +79,7 @@ const (
 	FieldRepo        = "repo"
 	FieldBase        = "base"
 	FieldGoal        = "goal"
+	FieldIssue       = "issue"
 	FieldModel       = "model"
 	FieldEffort      = "effort"
 	FieldAttempts    = "attempts"

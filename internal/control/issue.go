@@ -18,20 +18,20 @@ func (r *Runs) wholeGoal(ctx context.Context, c *Creation, out *Created) (title,
 	}
 	forges, err := connect.New(r.Config.Forges, os.Getenv)
 	if err != nil {
-		return "", "", err
+		return "", "", about(FieldIssue, err)
 	}
 	defer forges.Close()
 	at, err := forges.Issue(c.Issue)
 	if err != nil {
-		return "", "", err
+		return "", "", about(FieldIssue, err)
 	}
 	found, err := at.Service.Issue(ctx, at.Repo, at.Number)
 	if err != nil {
-		return "", "", err
+		return "", "", about(FieldIssue, err)
 	}
 	known := issue.Of(issue.At{Forge: at.Forge, Repo: at.Repo, URL: at.URL}, found)
 	if found.Closed {
-		return "", "", refused("the issue %s is closed, so no run was created; reopen it, or give its text as a goal (--goal-file)", known)
+		return "", "", about(FieldIssue, refused("the issue %s is closed, so no run was created; reopen it, or give its text as a goal (--goal-file)", known))
 	}
 	c.issue = &known
 	if c.Repo == "" {
@@ -47,7 +47,7 @@ func (r *Runs) wholeGoal(ctx context.Context, c *Creation, out *Created) (title,
 	}
 	description = strings.TrimSpace(description + "\n\n" + text)
 	if size := len(title) + len(description); size > most {
-		return "", "", wrong("the goal leaves no room for the text of the issue: both have %d bytes, more than the %d allowed (execution.max_goal_bytes); shorten the goal", size, most)
+		return "", "", about(FieldGoal, wrong("the goal leaves no room for the text of the issue: both have %d bytes, more than the %d allowed (execution.max_goal_bytes); shorten the goal", size, most))
 	}
 	return title, description, nil
 }

@@ -3,6 +3,8 @@ package stay
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -49,7 +51,7 @@ func (s *Service) decide(ctx context.Context, e forgeevents.Event) (forgeevents.
 	case forgeevents.Comment:
 		return s.decideComment(ctx, e, *run)
 	default: // pushed
-		return ignored("the branch was moved to %.12s; run %d never overwrites it, and would end its next release with branch_conflict (docs/FORGES.md)", e.Payload.Commit, run.RunID)
+		return s.decidePush(ctx, e, *run)
 	}
 }
 
@@ -107,6 +109,16 @@ func (s *Service) send(ctx context.Context, run forgeevents.Holder, m contract.C
 		return forgeevents.Outcome{RunID: run.RunID}, again
 	}
 	return ignored("%s", fault.Of(err).Message)
+}
+
+// decidePush tells the run that its branch was moved, so that it continues from there.
+func (s *Service) decidePush(ctx context.Context, e forgeevents.Event, run forgeevents.Holder) (forgeevents.Outcome, error) {
+	if e.Payload.Commit == run.Commit {
+		return ignored("the run has moved the branch, or knows that it was moved")
+	}
+	return s.send(ctx, run, contract.CheckMessage{
+		ID: messageID(e), Kind: contract.CheckPush, Name: e.Name, URL: e.Payload.URL, Commit: e.Payload.Commit, By: contract.ByForge,
+	})
 }
 
 func (s *Service) decideCheck(ctx context.Context, e forgeevents.Event, run forgeevents.Holder) (forgeevents.Outcome, error) {
@@ -175,6 +187,8 @@ func (s *Service) decideComment(ctx context.Context, e forgeevents.Event, run fo
 		return ignored("the comment was edited, perhaps by a person with fewer rights than its author (git.pull_request.commenters: admin)")
 	case p.Bot:
 		return ignored("a bot wrote the comment")
+	case slices.ContainsFunc(s.ignore, func(login *regexp.Regexp) bool { return login.MatchString(p.Author) }):
+		return ignored("comments of %s do not count (git.pull_request.ignore)", p.Author)
 	case strings.TrimSpace(p.Body) == "":
 		return ignored("the comment is empty")
 	case p.Path == "" && !p.Review && !mentions(p.Body, s.Mention):

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -37,6 +36,8 @@ const ownMark = "<!-- rgpt:"
 // watch looks at the pull requests of one forge that are due. One server at a time does that for a
 // forge; the others wait for their chance.
 func (s *Service) watch(ctx context.Context, name string) {
+	under := newLooks(s.SlowLook)
+	defer under.all.Wait()
 	for ctx.Err() == nil {
 		release, owned, err := s.Store.TryLease(ctx, "forge/"+name)
 		switch {
@@ -45,7 +46,7 @@ func (s *Service) watch(ctx context.Context, name string) {
 				s.Log.WarnContext(ctx, "Pull requests could not be looked at; trying again", "forge", name, "error", err)
 			}
 		case owned:
-			s.watchOwned(ctx, name)
+			s.watchOwned(ctx, name, under)
 			release()
 		}
 		if !pause(ctx, s.Tick) {
@@ -54,11 +55,14 @@ func (s *Service) watch(ctx context.Context, name string) {
 	}
 }
 
-func (s *Service) watchOwned(ctx context.Context, name string) {
-	ends := time.Now().Add(ownTime)
-	for time.Now().Before(ends) {
+// watchOwned begins looks at the pull requests that are due, for a while. Looks that have not ended then
+// go on: another server may look at the same pull request meanwhile, which has no further effect.
+func (s *Service) watchOwned(ctx context.Context, name string, under *looks) {
+	owned, cancel := context.WithTimeout(ctx, ownTime)
+	defer cancel()
+	for owned.Err() == nil {
 		if rest := s.pausedFor(name); rest > 0 {
-			pause(ctx, min(rest, ownTime))
+			pause(owned, rest)
 			return
 		}
 		due, err := forgeevents.Due(ctx, s.Store, name, duePage)
@@ -68,15 +72,12 @@ func (s *Service) watchOwned(ctx context.Context, name string) {
 			}
 			return
 		}
-		var looks errgroup.Group
-		looks.SetLimit(maxLooks)
 		for _, w := range due {
-			looks.Go(func() error { s.look(ctx, w); return nil })
+			if !under.begin(owned, w, func() { s.look(ctx, w) }) {
+				return
+			}
 		}
-		_ = looks.Wait() // they only log
-		if !pause(ctx, s.Tick) {
-			return
-		}
+		pause(owned, s.Tick)
 	}
 }
 
@@ -133,6 +134,12 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 		e.Name = fault.Clip(telemetry.Redact(e.Name), maxName)
 		found = append(found, e)
 	}
+	// A push comes before comments: the run is to carry them out on top of it.
+	if pr.State == forge.Open && w.Status == contract.StatusDone && pr.HeadCommit != w.Commit && pr.HeadCommit != "" {
+		add(forgeevents.Event{Kind: forgeevents.Pushed, Key: fmt.Sprintf("pushed:%d:%s", w.Number, pr.HeadCommit), Name: "a push", Payload: forgeevents.Payload{
+			Commit: fault.Clip(pr.HeadCommit, maxName), URL: fault.Clip(telemetry.Redact(pr.URL), maxLine), At: pr.UpdatedAt,
+		}})
+	}
 	since, err := s.findComments(ctx, service, *w, add)
 	if err != nil {
 		return 0, "", err
@@ -149,9 +156,6 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 		}
 		add(forgeevents.Event{Kind: kind, Key: fmt.Sprintf("state:%d:%s:run-%d", w.Number, kind, w.RunID), Payload: forgeevents.Payload{Commit: pr.MergeCommit, URL: pr.URL, At: pr.UpdatedAt}})
 	default:
-		if w.Status == contract.StatusDone && pr.HeadCommit != w.Commit && pr.HeadCommit != "" {
-			add(forgeevents.Event{Kind: forgeevents.Pushed, Key: fmt.Sprintf("pushed:%d:%s", w.Number, pr.HeadCommit), Payload: forgeevents.Payload{Commit: pr.HeadCommit, URL: pr.URL, At: pr.UpdatedAt}})
-		}
 		switch err := s.findChecks(ctx, service, *w, add); {
 		case err == nil:
 		case fault.Of(err).Class == contract.ClassConfig:
@@ -160,6 +164,9 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 		default:
 			return added, "", err
 		}
+	}
+	if pr.State == forge.Open {
+		s.merge(ctx, service, *w, pr)
 	}
 	more, err := forgeevents.Add(ctx, s.Store, found)
 	return added + more, reason, err

@@ -19,10 +19,15 @@ import (
 const (
 	// MaxHook is the size of the largest accepted body.
 	MaxHook = 5 << 20
-	// maxHooks is the number of webhooks that are read at the same time; others wait.
-	maxHooks = 16
+	// maxSmallHooks is the number of webhooks of which the first smallHook bytes are read at the same time:
+	// most have only some kilobytes. The rest of maxHooks is.
+	maxSmallHooks = 256
+	smallHook     = 64 << 10
+	maxHooks      = 16
 	// hookTime is how long a forge may take to send one.
 	hookTime = 10 * time.Second
+	// hookGrace is how long it may take at least: if others wait, one that takes longer is cut off.
+	hookGrace = 250 * time.Millisecond
 )
 
 // Receive is the handler of the webhooks of forges, at a path with the value forge. A webhook only
@@ -40,21 +45,9 @@ func (s *Service) Receive(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "")
 		return
 	}
-	select {
-	case s.reading <- struct{}{}:
-		defer func() { <-s.reading }()
-	case <-r.Context().Done():
-		return
-	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookTime)) // some connections have none
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxHook))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		refuse(w, http.StatusRequestEntityTooLarge, "")
-		return
-	case err != nil:
-		refuse(w, http.StatusBadRequest, "")
+	body, status := s.readHook(w, r)
+	if status != 0 {
+		refuse(w, status, "")
 		return
 	}
 	event, err := webhook.Parse(forge.Kind(settings.Kind), r.Header, body, secret)
@@ -102,6 +95,38 @@ func (s *Service) pass(w http.ResponseWriter, r *http.Request, name string, even
 		telemetry.CountForgeWebhook(telemetry.HookDuplicate)
 	}
 	w.WriteHeader(http.StatusAccepted)
+}
+
+// readHook reads the body of a webhook. Otherwise, it returns the status of the refusal. What exceeds a
+// small body takes one of fewer slots: who announces a large body, but sends little, holds none of them.
+func (s *Service) readHook(w http.ResponseWriter, r *http.Request) (body []byte, status int) {
+	rest := http.MaxBytesReader(w, r.Body, MaxHook)
+	body, status = readPart(w, r, s.small, io.LimitReader(rest, smallHook+1))
+	if status != 0 || len(body) <= smallHook {
+		return body, status
+	}
+	more, status := readPart(w, r, s.large, rest)
+	return append(body, more...), status
+}
+
+// readPart reads a part of the body of a webhook with one of the slots.
+func readPart(w http.ResponseWriter, r *http.Request, slots *readers, from io.Reader) (part []byte, status int) {
+	connection := http.NewResponseController(w) // some have no deadline
+	end, ok := slots.begin(r.Context(),
+		func() { _ = connection.SetReadDeadline(time.Now()) }, func() { _ = connection.SetReadDeadline(time.Now().Add(hookTime)) })
+	if !ok {
+		return nil, http.StatusServiceUnavailable
+	}
+	defer end()
+	part, err := io.ReadAll(from)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, http.StatusRequestEntityTooLarge
+	case err != nil:
+		return nil, http.StatusBadRequest
+	}
+	return part, 0
 }
 
 // refuse counts a webhook that is not accepted, and says why to a forge.

@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,9 +46,11 @@ type Options struct {
 	Store      *store.Store
 	Runs       Runs
 	Forges     Forges
+	Merges     Merges // nil: no pull request is added to a merge queue
 	Settings   map[string]config.Forge
 	Mention    string           // in comments of a conversation that are for a run
 	Commenters forge.Permission // that people need so that their comments count
+	Ignore     []string         // patterns for logins whose comments do not count; * stands for any characters
 	// Ask, if set, is called with each webhook of a forge, and reports whether it concerns more than pull
 	// requests.
 	Ask    func(ctx context.Context, forge string, e webhook.Event) (bool, error)
@@ -57,6 +61,7 @@ type Options struct {
 	FirstWait   time.Duration // after the first failure
 	LongestWait time.Duration // between two attempts
 	GiveUp      time.Duration // how long an event is tried, from its first attempt
+	SlowLook    time.Duration // after which a look does not delay others any longer
 }
 
 // The defaults of Options.
@@ -65,6 +70,7 @@ const (
 	DefaultFirstWait   = 5 * time.Second
 	DefaultLongestWait = 5 * time.Minute
 	DefaultGiveUp      = 24 * time.Hour
+	DefaultSlowLook    = 5 * time.Second
 )
 
 // Limits of the work of one server.
@@ -73,8 +79,10 @@ const (
 	maxPerForge = 8  // of them, those of one forge: one that hangs does not delay the others
 	maxLooks    = 4  // at the same time at pull requests of one forge
 	duePage     = 50 // pull requests that are found due at a time
-	handleTime  = 2 * time.Minute
-	lookTime    = 2 * time.Minute
+	// maxSlowLooks is how many more looks at a forge may be under way if they take long.
+	maxSlowLooks = 16
+	handleTime   = 2 * time.Minute
+	lookTime     = 2 * time.Minute
 	// logTime is how long reading the log of a check may take: the rest of handleTime is for sending.
 	logTime = time.Minute
 	// logAttempts is the number of attempts to read it. Then the run gets the check without it.
@@ -97,25 +105,31 @@ type Service struct {
 	limits map[string]*rate.Limiter // of looks, by forge
 	woken  chan struct{}            // the dispatcher has work
 
-	reading chan struct{} // webhooks that are read
+	small, large *readers // webhooks that are read
 
 	mu     sync.Mutex
 	paused map[string]time.Time // forges that asked to be left alone
 	logins map[[2]string]login  // own names, by forge and repository
 
 	unreadable map[[2]string]bool // repositories whose checks may not be read
+
+	ignore []*regexp.Regexp // logins whose comments do not count
 }
 
 // New returns the service; Run starts it.
 func New(o Options) *Service {
 	o.Tick, o.FirstWait = cmp.Or(o.Tick, DefaultTick), cmp.Or(o.FirstWait, DefaultFirstWait)
 	o.LongestWait, o.GiveUp = cmp.Or(o.LongestWait, DefaultLongestWait), cmp.Or(o.GiveUp, DefaultGiveUp)
+	o.SlowLook = cmp.Or(o.SlowLook, DefaultSlowLook)
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
 	s := &Service{
-		Options: o, limits: map[string]*rate.Limiter{}, woken: make(chan struct{}, 1), reading: make(chan struct{}, maxHooks),
+		Options: o, limits: map[string]*rate.Limiter{}, woken: make(chan struct{}, 1), small: newReaders(maxSmallHooks, hookGrace), large: newReaders(maxHooks, hookGrace),
 		paused: map[string]time.Time{}, logins: map[[2]string]login{}, unreadable: map[[2]string]bool{},
+	}
+	for _, pattern := range o.Ignore {
+		s.ignore = append(s.ignore, regexp.MustCompile("(?i)^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")+"$"))
 	}
 	for _, name := range o.Forges.Names() {
 		n := max(o.Settings[name].PollLimit, 1)

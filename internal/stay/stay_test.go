@@ -43,6 +43,7 @@ type world struct {
 	may      map[string]forge.Permission
 	broken   func(what string, number int64) error
 	looks    map[int64]int
+	hangs    func(number int64) // looks at a pull request
 
 	refuse  func(run int64, m contract.CheckMessage) error
 	sent    []contract.CheckMessage // each once, as a run counts them
@@ -137,8 +138,13 @@ func (w *world) Permission(_ context.Context, _, login string) (forge.Permission
 
 func (w *world) PullRequest(_ context.Context, _ string, number int64) (forge.PullRequest, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.looks[number]++
+	w.mu.Unlock()
+	if w.hangs != nil {
+		w.hangs(number)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.prs[number], w.fails("pull request", number)
 }
 
@@ -444,17 +450,24 @@ func TestAMergedPullRequestEndsTheWatchOfItsRunAndIsNoted(t *testing.T) {
 	}
 }
 
-func TestThePushOfAPersonIsNotedAndNotSent(t *testing.T) {
+func TestThePushOfAPersonReachesTheRunBeforeTheComments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.opens(t, 7)
+	run := w.opens(t, 7)
 	w.mu.Lock()
 	w.prs[7] = forge.PullRequest{Number: 7, State: forge.Open, HeadCommit: "decaf"}
 	w.mu.Unlock()
+	w.says(7, forge.Comment{ID: "1", Author: "ann", Body: "rename", Path: "a.go", Line: 1})
 	w.serves(t, w.service())
-	e := w.events(t, 7, 1)["pushed:7:decaf"]
-	require.Equal(t, forgeevents.Ignored, e.State)
-	require.Contains(t, e.Reason, "branch_conflict")
+	e := w.events(t, 7, 2)["pushed:7:decaf"]
+	require.Equal(t, forgeevents.Sent, e.State)
+	require.Equal(t, run, e.RunID)
+	m := w.messages()
+	require.Len(t, m, 2)
+	require.Equal(t, contract.CheckPush, m[0].Kind)
+	require.Equal(t, "decaf", m[0].Commit)
+	require.Empty(t, m[0].Problem())
+	require.Equal(t, contract.CheckComment, m[1].Kind)
 }
 
 func TestServersThatDieBetweenSendingAndMarkingHaveOneEffect(t *testing.T) {
@@ -551,6 +564,49 @@ func TestAPullRequestWhoseForgeFailsDelaysNoOther(t *testing.T) {
 	w.mu.Unlock()
 	w.events(t, 7, 1)
 	require.Len(t, w.messages(), 2, "nothing was lost")
+}
+
+func TestLooksThatHangDelayNoOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const hanging, prs = 6, 12 // more than may be under way before one is set aside
+	for n := range int64(prs) {
+		w.opens(t, n+1)
+		w.says(n+1, forge.Comment{ID: fmt.Sprint(n), Author: "ann", Body: "rename", Path: "a.go", Line: 1})
+	}
+	released := make(chan struct{})
+	w.hangs = func(number int64) {
+		if number <= hanging {
+			<-released
+		}
+	}
+	w.serves(t, w.service(func(o *stay.Options) { o.SlowLook = 20 * time.Millisecond }))
+	t.Cleanup(sync.OnceFunc(func() { close(released) })) // before the servers are stopped
+	eventually(t, func() bool { return len(w.messages()) == prs-hanging }, "the others were looked at")
+	eventually(t, func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.looks[prs] > 3 }, "and again")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n := range int64(hanging) {
+		require.Equal(t, 1, w.looks[n+1], "one look at a time")
+	}
+}
+
+func TestCommentsOfIgnoredAccountsDoNotCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.opens(t, 7)
+	for _, login := range []string{"dependabot", "Lint-Bot", "bot-lover", "ann"} {
+		w.may[login] = forge.PermissionWrite
+		w.says(7, forge.Comment{ID: login, Author: login, Body: "@rgpt do it"})
+	}
+	w.serves(t, w.service(func(o *stay.Options) { o.Ignore = []string{"dependabot", "*-bot"} }))
+	seen := w.events(t, 7, 4)
+	for login, state := range map[string]forgeevents.State{
+		"dependabot": forgeevents.Ignored, "Lint-Bot": forgeevents.Ignored, "bot-lover": forgeevents.Sent, "ann": forgeevents.Sent,
+	} {
+		require.Equal(t, state, seen["comment:"+login].State, login)
+	}
+	require.Contains(t, seen["comment:Lint-Bot"].Reason, "git.pull_request.ignore")
 }
 
 func TestAForgeThatLimitsItsRateIsLeftAlone(t *testing.T) {

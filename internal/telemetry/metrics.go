@@ -147,6 +147,12 @@ var (
 	ForgeEvents = counter("rgpt_forge_events_total", "Events of pull requests whose runs watch their branches, by kind (check, comment, closed, merged, pushed) and outcome: sent (to the run), ignored or failed.", "kind", "outcome")
 	// ForgeLooks counts looks at such pull requests; outcome is ok or failed.
 	ForgeLooks = counter("rgpt_forge_looks_total", "Looks at pull requests whose runs watch their branches, by outcome: ok or failed.", "outcome")
+	// MergeQueueEnded counts pull requests that left a merge queue; result is merged or returned.
+	MergeQueueEnded = counter("rgpt_merge_queue_ended_total", "Pull requests that left a merge queue, by result: merged or returned.", "result")
+	// MergeQueueCheckRuns counts commits of merge queues whose checks ran.
+	MergeQueueCheckRuns = counter("rgpt_merge_queue_check_runs_total", "Commits whose checks ran for a merge queue.")
+	// MergeQueueDecided counts the pull requests that these checks decided about.
+	MergeQueueDecided = counter("rgpt_merge_queue_decided_total", "Pull requests of merge queues that checks decided about. The difference to rgpt_merge_queue_check_runs_total is what testing several at once saved.")
 	// ForgeWebhooks counts requests to the address for the webhooks of forges; outcome is accepted,
 	// duplicate, ignored (of no interest) or refused.
 	ForgeWebhooks = counter("rgpt_forge_webhooks_total", "Webhooks of forges, by outcome: accepted, duplicate, ignored (of no interest) or refused.", "outcome")
@@ -613,6 +619,26 @@ func ExpectTriggers() {
 		TriggerEvents.WithLabelValues(outcome)
 	}
 	TriggersWaiting.WithLabelValues()
+}
+
+// CountMergeQueueEnded records pull requests that left a merge queue.
+func CountMergeQueueEnded(result string, n int) {
+	MergeQueueEnded.WithLabelValues(result).Add(float64(n))
+}
+
+// CountMergeQueueChecks records commits whose checks ran, and pull requests that these decided about.
+func CountMergeQueueChecks(runs, decided int) {
+	MergeQueueCheckRuns.WithLabelValues().Add(float64(runs))
+	MergeQueueDecided.WithLabelValues().Add(float64(decided))
+}
+
+// ExpectMergeQueues exports the metrics of merge queues as 0 until there are any.
+func ExpectMergeQueues() {
+	for _, result := range []string{"merged", "returned"} {
+		MergeQueueEnded.WithLabelValues(result)
+	}
+	MergeQueueCheckRuns.WithLabelValues()
+	MergeQueueDecided.WithLabelValues()
 }
 
 // ExpectRegistries exports the questions to registries as 0 until there are any.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -95,6 +97,167 @@ func (m *Manager) CheckContinued(ctx context.Context, repo contract.Repo, branch
 	return m.notCheckedOut(ctx, r.source, branch)
 }
 
+// Pushed is what people pushed to a branch that a run released.
+type Pushed struct {
+	Commit    string             // at which the branch is
+	Workspace contract.Workspace // its content, as a change of the run's base commit; empty if the branch has not moved
+	Rewritten bool               // it does not contain the commit at which the run knew it
+	Commits   int                // that are new, without those that merges brought in; at most MaxPushed
+	People    []string           // names and addresses in these commits
+}
+
+// MaxPushed is the number of pushed commits whose people are named.
+const MaxPushed = 200
+
+// Pushed returns what people pushed to a branch since it was at c.Released. If they pushed to the
+// remote, the repository gets their commits as well. The error has code branch_conflict if the branch
+// was deleted or no longer contains the base commit, if both copies were moved differently, or if it is
+// checked out, so that a push could not update it.
+func (m *Manager) Pushed(ctx context.Context, repo contract.Repo, c Continued) (Pushed, error) {
+	ref, err := m.branchRef(ctx, c.Branch)
+	if err != nil {
+		return Pushed{}, err
+	}
+	r, _, lock, err := m.use(ctx, repo.URL, repo.Base)
+	if err != nil {
+		return Pushed{}, err
+	}
+	defer lock.release()
+	targets, err := m.targets(ctx, r.source, PublishOptions{Remote: c.Remote})
+	if err != nil {
+		return Pushed{}, err
+	}
+	here, err := r.refAt(ctx, r.source, ref)
+	if err != nil {
+		return Pushed{}, err
+	}
+	at, there := targets[len(targets)-1], here
+	apart := at != r.source
+	if apart {
+		if there, err = r.refAt(ctx, at, ref); err != nil {
+			return Pushed{}, err
+		}
+	}
+	switch {
+	case there == "":
+		return Pushed{}, movedBranch("the branch %s no longer exists in %s, so the run cannot add to it; restore it (git branch %[1]s %.12[3]s), or stop the run", c.Branch, at, c.Released)
+	case there == c.Released && here == c.Released:
+		return Pushed{Commit: there}, nil
+	case here != there && here != c.Released:
+		return Pushed{}, movedBranch("the branch %s %s in %s, but %s at %s, where its commits are pushed; make both equal, or stop the run",
+			c.Branch, whereItIs(here), r.source, whereItIs(there), at)
+	}
+	if err := m.notCheckedOut(ctx, r.source, c.Branch); err != nil {
+		return Pushed{}, err
+	}
+	out, err := m.takePushed(ctx, r, at, repo, c, there)
+	if err == nil && here != there {
+		err = r.push(ctx, r.source, there, ref, c.Released)
+	}
+	return out, err
+}
+
+// takePushed describes a commit that people pushed to a branch of a repository, which may be another one
+// than that of the mirror.
+func (m *Manager) takePushed(ctx context.Context, r *mirror, at source, repo contract.Repo, c Continued, head string) (Pushed, error) {
+	out := Pushed{Commit: head}
+	git, contains := r.git, m.contains
+	if at != r.source {
+		contains = func(ctx context.Context, r *mirror, head, commit string) (bool, error) {
+			return r.isAncestor(ctx, commit, head)
+		}
+		if _, err := r.fetchFrom(ctx, at, head); err != nil {
+			return out, err
+		}
+	} else if r.source.local {
+		git = func(ctx context.Context, args ...string) (string, error) {
+			return m.local(ctx, r.source.address, nil, args...)
+		}
+	}
+	_, tree, lock, err := m.use(ctx, repo.URL, head)
+	if err != nil {
+		return out, err
+	}
+	defer lock.release()
+	descends, err := contains(ctx, r, head, repo.Base)
+	if err != nil {
+		return out, err
+	}
+	if !descends {
+		return out, movedBranch("the branch %s in %s is at %.12s, which does not contain the commit %.12s that the run started from: it was rewritten; "+
+			"restore it (git branch -f %[1]s %.12[5]s), or stop the run", c.Branch, at, head, repo.Base, c.Released)
+	}
+	kept, err := contains(ctx, r, head, c.Released)
+	if err != nil {
+		return out, err
+	}
+	since := c.Released
+	if out.Rewritten = !kept; out.Rewritten {
+		since = repo.Base
+	}
+	text, err := git(ctx, "log", "--first-parent", "--no-show-signature", "--no-mailmap", "--no-color", "-n", strconv.Itoa(MaxPushed),
+		"--format=%x00%an%x00%ae%x00%cn%x00%ce", head, "^"+since, "--")
+	if err != nil {
+		return out, localFault(err, "could not read who pushed to %s", c.Branch)
+	}
+	out.Commits, out.People = peopleOf(text)
+	out.Workspace, err = m.Onto(ctx, contract.Workspace{Repo: repo.URL, Base: head, Tree: tree}, repo.Base)
+	return out, err
+}
+
+// git runs git on the mirror, and returns its output as text.
+func (r *mirror) git(ctx context.Context, args ...string) (string, error) {
+	out, err := r.run(ctx, call{args: args})
+	return string(out), err
+}
+
+// peopleOf reads the authors and committers of commits.
+func peopleOf(log string) (commits int, people []string) {
+	const each = 4 // names and addresses of a commit
+	fields := strings.Split(strings.TrimPrefix(log, "\x00"), "\x00")
+	for i, field := range fields {
+		if i%each == each-1 {
+			commits++
+		}
+		for _, name := range []string{oneLine(field), loginOf(oneLine(field))} {
+			if name != "" && !slices.Contains(people, name) {
+				people = append(people, name)
+			}
+		}
+	}
+	return commits, people
+}
+
+// loginOf returns the name on a forge in an address that hides the real one, such as
+// 123+ann@users.noreply.example.com; empty: it is another address.
+func loginOf(address string) string {
+	local, host, _ := strings.Cut(address, "@")
+	if !strings.Contains(host, "noreply") {
+		return ""
+	}
+	_, login, numbered := strings.Cut(local, "+")
+	if !numbered {
+		return local
+	}
+	return login
+}
+
+// isAncestor reports whether a commit is in the history of another one, as far as the mirror has it.
+func (r *mirror) isAncestor(ctx context.Context, commit, head string) (bool, error) {
+	_, err := r.run(ctx, call{args: []string{"merge-base", "--is-ancestor", commit, head}})
+	return isAncestor(err)
+}
+
+// isAncestor reads the answer of git merge-base --is-ancestor from its error. A commit that is not there
+// is in no history.
+func isAncestor(err error) (bool, error) {
+	var ge *gitError
+	if errors.As(err, &ge) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func whereItIs(commit string) string {
 	if commit == "" {
 		return "was deleted"
@@ -145,26 +308,19 @@ func (m *Manager) contains(ctx context.Context, r *mirror, head, commit string) 
 	if !commitID.MatchString(head) || !commitID.MatchString(commit) {
 		return false, runtimeFault("invalid commits %q and %q", head, commit)
 	}
-	args := []string{"merge-base", "--is-ancestor", commit, head}
-	var err error
 	if r.source.local {
-		_, err = m.local(ctx, r.source.address, nil, args...)
-	} else {
-		var lock *heldLock
-		if _, _, lock, err = m.use(ctx, r.source.address, head); err != nil {
-			return false, err
-		}
-		defer lock.release()
-		if err = r.fetchCommits(ctx, head, ancestryDepth); err != nil {
-			return false, err
-		}
-		_, err = r.run(ctx, call{args: args})
+		_, err := m.local(ctx, r.source.address, nil, "merge-base", "--is-ancestor", commit, head)
+		return isAncestor(err)
 	}
-	var ge *gitError
-	if errors.As(err, &ge) { // also of a commit that the repository does not have
-		return false, nil
+	_, _, lock, err := m.use(ctx, r.source.address, head)
+	if err != nil {
+		return false, err
 	}
-	return err == nil, err
+	defer lock.release()
+	if err := r.fetchCommits(ctx, head, ancestryDepth); err != nil {
+		return false, err
+	}
+	return r.isAncestor(ctx, commit, head)
 }
 
 // notCheckedOut checks that no work tree of a repository on this host has a branch checked out: a

@@ -148,15 +148,31 @@ func (m *Manager) AddedLines(ctx context.Context, ws contract.Workspace) (map[st
 // renamed file counts as one removed and one added.
 func (m *Manager) DiffStat(ctx context.Context, ws contract.Workspace) (Stat, error) {
 	var stat Stat
-	err := m.with(ctx, ws, func(r *mirror, baseTree string) error {
-		out, err := r.run(ctx, call{args: []string{"diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", baseTree, ws.Tree}})
-		if err != nil {
-			return localFault(err, "could not create a workspace diff")
-		}
-		stat = parseNumstat(string(out))
-		return nil
+	err := m.with(ctx, ws, func(r *mirror, baseTree string) (err error) {
+		stat, err = r.stat(ctx, baseTree, ws.Tree)
+		return err
 	})
 	return stat, err
+}
+
+// DiffStatBetween is DiffStat between two workspaces of the same base.
+func (m *Manager) DiffStatBetween(ctx context.Context, from, to contract.Workspace) (Stat, error) {
+	var stat Stat
+	err := m.with(ctx, from, func(r *mirror, baseTree string) (err error) {
+		if err = r.ensure(ctx, to.Of(from), baseTree); err == nil {
+			stat, err = r.stat(ctx, from.Tree, to.Tree)
+		}
+		return err
+	})
+	return stat, err
+}
+
+func (r *mirror) stat(ctx context.Context, from, to string) (Stat, error) {
+	out, err := r.run(ctx, call{args: []string{"diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", from, to}})
+	if err != nil {
+		return Stat{}, localFault(err, "could not create a workspace diff")
+	}
+	return parseNumstat(string(out)), nil
 }
 
 func parseNumstat(out string) Stat {

@@ -131,6 +131,25 @@ func (r *mirror) runDurable(ctx context.Context, c call) ([]byte, error) {
 
 // fetch fetches a base commit into the mirror, without its history or any other commit.
 func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err error) {
+	return r.fetchBy(ctx, commit, r.fetchCommit)
+}
+
+// fetchFrom fetches a commit that another repository has on a branch, with the history that the mirror
+// lacks, so that the commit can be pushed to the mirror's own repository.
+func (r *mirror) fetchFrom(ctx context.Context, from source, commit string) (tree string, err error) {
+	there := *r
+	there.source = from
+	return there.fetchBy(ctx, commit, func(ctx context.Context, commit string, lock *heldLock) error {
+		err := there.runFetch(ctx, lock, "--force", commit+":refs/rgpt/base/"+commit)
+		if err != nil {
+			return remoteFault(err, "could not fetch commit %s from %s", commit, escapePercent(from.String()))
+		}
+		return nil
+	})
+}
+
+// fetchBy adds a base commit to the mirror, which get fetches.
+func (r *mirror) fetchBy(ctx context.Context, commit string, get func(context.Context, string, *heldLock) error) (tree string, err error) {
 	lock, err := r.m.locks.exclusive(ctx, r.fetchLock())
 	if err != nil {
 		return "", err
@@ -147,7 +166,7 @@ func (r *mirror) fetch(ctx context.Context, commit string) (tree string, err err
 	}
 	removeStaleLocks(r.gitDir())
 	removeStalePacks(r.gitDir())
-	if err := r.fetchCommit(ctx, commit, lock); err != nil {
+	if err := get(ctx, commit, lock); err != nil {
 		return "", err
 	}
 	if tree, err = r.commitTree(commit); errors.Is(err, errNeedsGit) {

@@ -56,15 +56,33 @@ func cleanText(s string) string {
 // The same input produces the same commits on every host. Stages may be slim; each stage has one
 // message.
 func (m *Manager) Commits(ctx context.Context, repo contract.Repo, stages []contract.Workspace, messages []CommitMessage) (string, error) {
+	commit, err := m.CommitsOnto(ctx, repo, repo.Base, stages, messages)
+	if err == nil && commit == repo.Base {
+		err = fault.New(contract.ClassLogic, contract.CodeEmptyChange, "nothing to release: no step changed anything")
+	}
+	return commit, err
+}
+
+// CommitsOnto is Commits on top of another commit than the base, which the repository has. The stages are
+// nevertheless changes of the base. It returns that commit if no stage changes anything.
+func (m *Manager) CommitsOnto(ctx context.Context, repo contract.Repo, parent string, stages []contract.Workspace, messages []CommitMessage) (string, error) {
 	if len(stages) != len(messages) {
 		return "", runtimeFault("there are %d stages but %d commit messages", len(stages), len(messages))
 	}
-	r, tree, lock, err := m.use(ctx, repo.URL, repo.Base)
+	r, baseTree, lock, err := m.use(ctx, repo.URL, repo.Base)
 	if err != nil {
 		return "", err
 	}
 	defer lock.release()
-	head, baseTree := repo.Base, tree
+	head, tree := parent, baseTree
+	if parent != repo.Base {
+		_, at, held, err := m.use(ctx, repo.URL, parent)
+		if err != nil {
+			return "", err
+		}
+		defer held.release()
+		tree = at
+	}
 	for i, stage := range stages {
 		if stage.Tree == tree {
 			continue
@@ -80,9 +98,6 @@ func (m *Manager) Commits(ctx context.Context, repo contract.Repo, stages []cont
 			return "", err
 		}
 		tree = stage.Tree
-	}
-	if head == repo.Base {
-		return "", fault.New(contract.ClassLogic, contract.CodeEmptyChange, "nothing to release: no step changed anything")
 	}
 	return head, nil
 }
@@ -117,17 +132,35 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 	if err := r.checkSource(ctx); err != nil {
 		return err
 	}
-	if err := r.push(ctx, r.source, commit, ref, options.Replaces); err != nil {
+	targets, err := m.targets(ctx, r.source, options)
+	if err != nil {
 		return err
 	}
+	for _, to := range targets {
+		if err := r.push(ctx, to, commit, ref, options.Replaces); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// targets returns where a branch is pushed, in that order. People push to the remote, so a branch that
+// they may have moved is pushed there first: if it is refused, it is nowhere.
+func (m *Manager) targets(ctx context.Context, repo source, options PublishOptions) ([]source, error) {
 	if options.Remote == "" {
-		return nil
+		return []source{repo}, nil
 	}
-	remote, err := m.remote(ctx, r.source, options.Remote)
-	if err != nil || remote == r.source {
-		return err
+	remote, err := m.remote(ctx, repo, options.Remote)
+	switch {
+	case err != nil:
+		return nil, err
+	case remote == repo:
+		return []source{repo}, nil
+	case options.Replaces != "":
+		return []source{remote, repo}, nil
+	default:
+		return []source{repo, remote}, nil
 	}
-	return r.push(ctx, remote, commit, ref, options.Replaces)
 }
 
 // plainBranch matches branch names that git is known to accept.

@@ -25,7 +25,7 @@ const (
 // runFields returns the fields of the form for a run.
 func runFields() []string {
 	return []string{
-		control.FieldRepo, control.FieldBase, control.FieldGoal, ui.NewRunDescription, control.FieldModel, control.FieldEffort, ui.NewRunRelease, ui.NewRunCost,
+		control.FieldRepo, control.FieldBase, control.FieldIssue, control.FieldGoal, ui.NewRunDescription, control.FieldModel, control.FieldEffort, ui.NewRunRelease, ui.NewRunCost,
 		control.FieldAttempts, control.FieldLabels, ui.NewRunApprovePlan, ui.NewRunApproveRelease, control.FieldPlanOnly,
 	}
 }
@@ -118,7 +118,7 @@ func creationOf(e ui.Entry) (control.Creation, error) {
 	value := func(name string) string { return strings.TrimSpace(e.Values.Get(name)) }
 	on := func(name string) bool { return e.Values.Get(name) != "" }
 	c := control.Creation{
-		Repo: value(control.FieldRepo), Base: value(control.FieldBase), Goal: value(control.FieldGoal), Description: value(ui.NewRunDescription),
+		Repo: value(control.FieldRepo), Base: value(control.FieldBase), Issue: value(control.FieldIssue), Goal: value(control.FieldGoal), Description: value(ui.NewRunDescription),
 		Model: value(control.FieldModel), Effort: contract.Effort(value(control.FieldEffort)), PlanOnly: on(control.FieldPlanOnly),
 		ApprovePlan: on(ui.NewRunApprovePlan), ApproveRelease: on(ui.NewRunApproveRelease), Key: e.Key, By: contract.ByDashboard,
 	}

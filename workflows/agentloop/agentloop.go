@@ -203,6 +203,9 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	if think.Finish && think.Blocked == "" && l.finishesApart() {
 		calls, last = finishApart(calls)
 	}
+	if think.Finish {
+		l.Said = think.Summary
+	}
 	l.undone = false
 	calls, failure := l.recordDone(calls, think.Done)
 	if failure == nil {
@@ -431,7 +434,7 @@ func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract
 		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
 		Credit: l.credit(),
 		Usage:  l.Usage, ExecutionID: l.Execution.ID, Turns: l.Turn, Attempt: l.Execution.Attempt, Failure: failure,
-		Conflict: l.conflict, Lost: l.lost,
+		Conflict: l.conflict, Lost: l.lost, Said: l.Said,
 	}
 	if !l.opened {
 		return result, nil

@@ -93,7 +93,7 @@ func (l *loop) failedChecks(ctx workflow.Context) (failed []string, _ *contract.
 		return nil, nil
 	}
 	plan, err := affinity.LocalFirst(ctx, l.affinity, contract.ActivityTestPlan, 0, func(quick bool) any {
-		return contract.TestPlanInput{Execution: l.Execution, Workspace: l.Workspace, LocalOnly: quick}
+		return contract.TestPlanInput{Execution: l.Execution, Workspace: l.Workspace, LocalOnly: quick, Base: l.in.Base}
 	}, func(r contract.TestPlanResult) bool { return r.Cold })
 	if err != nil {
 		return unable(err)
@@ -131,7 +131,7 @@ func (l *loop) verify(ctx workflow.Context, stage []contract.Check) ([]contract.
 	running := make([]workflow.Future, len(stage))
 	for i, c := range stage {
 		running[i] = workflow.ExecuteActivity(at, contract.ActivityVerify, contract.VerifyInput{
-			Execution: l.Execution, Workspace: l.Workspace, Check: c, Timeout: most,
+			Execution: l.Execution, Workspace: l.Workspace, Check: c, Timeout: most, Base: l.in.Base,
 		})
 	}
 	results := make([]contract.CheckResult, len(stage))

@@ -54,9 +54,10 @@ func (r *run) watchBranch(ctx workflow.Context) *contract.Failure {
 		if r.Watch.Closed != "" {
 			return nil
 		}
-		if n := len(r.Watch.Released); n == 0 || r.Watch.Released[n-1] != r.Commit {
+		if !slices.Contains(r.Watch.Released, r.Commit) {
 			r.Watch.Released = append(r.Watch.Released, r.Commit)
 		}
+		r.Watch.Published = len(r.Changes)
 		r.cleanUp(ctx)
 		m, err := r.nextMessage(ctx)
 		if m == nil || err != nil {
@@ -104,6 +105,11 @@ func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) 
 		}
 		m := r.Watch.Pending[0]
 		r.Watch.Pending = r.Watch.Pending[1:]
+		if done, err := r.lookAtBranch(ctx, m); err != nil {
+			return nil, err
+		} else if done {
+			continue
+		}
 		if why := r.outdated(m); why != "" {
 			r.ignore(ctx, m, contract.EventCheckIgnored, why)
 			continue
@@ -121,13 +127,17 @@ func historyFull(ctx workflow.Context) bool {
 // outdated returns why a message does not apply to the released commit, "" if it does. A check
 // reports its findings again for a new commit; a person does not repeat a comment.
 func (r *run) outdated(m contract.CheckMessage) string {
-	if m.Commit == "" || m.About(r.Commit) {
+	head := r.Head()
+	if m.Commit == "" || m.About(head) {
 		return ""
 	}
 	if m.Kind == contract.CheckComment {
 		if slices.ContainsFunc(r.Watch.Released, m.About) {
 			return ""
 		}
+	}
+	if head != r.Commit {
+		return fmt.Sprintf("the message is for commit %.12s, but people have pushed %.12s", m.Commit, head)
 	}
 	return fmt.Sprintf("the message is for commit %.12s, but the released commit is %.12s", m.Commit, r.Commit)
 }
@@ -156,7 +166,7 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 		r.AddAuthor(m.By) // agents carry it out
 	}
 	if m.Answer != nil {
-		r.Watch.Answering = &state.Answering{Message: m.ID, To: *m.Answer, Before: r.Commit}
+		r.Watch.Answering = &state.Answering{Message: m.ID, To: *m.Answer, Before: r.Head()}
 	}
 	failure := &taken.Failure
 	r.Heals.Count[contract.PhaseTester], r.Heals.Tried = 0, map[string][]contract.HealAction{}
@@ -166,17 +176,16 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 	} else {
 		r.Watch.Repairs++
 	}
-	r.Watch.Check = taken.ID
+	r.Watch.Fixing, r.Watch.Moves = &state.Fixing{Check: taken.ID, Failure: *failure}, 0
 	r.Failed = state.FailedWork{}
 	r.Phase, r.Status, r.Failure = contract.PhaseTester, contract.PhaseTester.Error(), failure
 	if _, err := r.transition(ctx, records.EventRecord(contract.EventCheckReceived, map[string]any{
-		"id": m.ID, "name": m.Name, "check_kind": m.Kind, "commit": r.Commit, "url": m.URL, "by": m.By, "repair": taken.Repair,
+		"id": m.ID, "name": m.Name, "check_kind": m.Kind, "commit": r.Head(), "url": m.URL, "by": m.By, "repair": taken.Repair,
 		"status": r.Status, "error_type": failure.Class, "error_message": failure.Message,
 	})); err != nil {
 		return r.failureOf(err)
 	}
-	back, failure := r.heal(ctx, contract.PhaseTester, failure)
-	r.Watch.Check = 0
+	back, failure := r.healCheck(ctx, *r.Watch.Fixing)
 	if failure == nil {
 		failure = r.runFrom(ctx, back)
 	}
@@ -188,7 +197,7 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 
 // checkFixed ends the work on a check whose fix is released.
 func (r *run) checkFixed(ctx workflow.Context) *contract.Failure {
-	r.Watch.CheckName = ""
+	r.Watch.CheckName, r.Watch.Fixing = "", nil
 	if err := r.flush(ctx); err != nil || r.Watch.Answering == nil {
 		return r.failureOf(err)
 	}
@@ -329,7 +338,7 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 		return fmt.Sprintf("run %d has ended (%s)", r.in.RunID, r.Status)
 	case r.Commit == "" && r.Phase != contract.PhaseReleaser:
 		return fmt.Sprintf("run %d has not released anything yet; its status is %s", r.in.RunID, r.Status)
-	case m.Failed() && len(r.Watch.Pending) >= MaxPendingChecks:
+	case (m.Failed() || m.Kind == contract.CheckPush) && len(r.Watch.Pending) >= MaxPendingChecks:
 		return fmt.Sprintf("%d messages are already waiting; send this one again later", MaxPendingChecks)
 	}
 	return ""
@@ -338,12 +347,16 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 // receive accepts a message. If it arrives while the release is running or another message is being
 // fixed, it waits.
 func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ack {
-	if !m.Failed() {
+	if !m.Failed() && m.Kind != contract.CheckPush {
 		r.ignore(ctx, m, contract.EventCheckPassed, "")
 		return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " passed; no fix is needed"}
 	}
 	if m.Commit == "" && m.Kind == contract.CheckRun {
-		m.Commit = r.Commit
+		m.Commit = r.Head()
+	}
+	if r.unknownCommit(m) {
+		r.Watch.Pending = append(r.Watch.Pending, m)
+		return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " is about a commit that the run does not know; it looks at the branch"}
 	}
 	if why := r.outdated(m); why != "" && r.Status == contract.StatusDone && r.Watch.On && r.Watch.CheckName == "" {
 		r.ignore(ctx, m, contract.EventCheckIgnored, why)

@@ -65,9 +65,10 @@ func (r *run) adoptApproval(ctx workflow.Context) error {
 	return err
 }
 
-// changesAnything reports whether a state that would be released differs from the base commit.
+// changesAnything reports whether a state that would be released differs from where the run's changes
+// begin.
 func (r *run) changesAnything() bool {
-	base := r.in.Settings.Repo.Tree
+	base := r.from().Tree
 	return r.Workspace.Tree != base || slices.ContainsFunc(r.Stages, func(w contract.Workspace) bool { return w.Tree != base })
 }
 
@@ -79,7 +80,7 @@ func (r *run) gateInput(execution contract.ExecutionRef, quick bool) contract.Ga
 	}
 	return contract.GateInput{
 		Execution: execution, Stage: contract.GateRelease, PlanID: r.PlanID,
-		From: r.in.Settings.Repo.Workspace().Slim(), To: r.Workspace, Stages: r.Stages, Credits: credits, LocalOnly: quick,
+		From: r.from().Slim(), To: r.Workspace, Stages: r.Stages, Credits: credits, LocalOnly: quick,
 	}
 }
 

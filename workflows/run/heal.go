@@ -28,6 +28,9 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 	if failure.Code == contract.CodeReview {
 		asked.Action = contract.HealRepair // the only action; what remains is judged
 	}
+	if back, end, done := r.afterPush(ctx, p, failure); done {
+		return back, end
+	}
 	for {
 		if end := r.awaitUnpaused(ctx); end != nil {
 			return "", end
@@ -53,7 +56,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 			if end != nil {
 				return "", end
 			}
-			r.Heals.Count[p], r.Heals.Tried = 0, map[string][]contract.HealAction{}
+			r.Heals.Count[p], r.Heals.Tried, r.Watch.Moves = 0, map[string][]contract.HealAction{}, 0
 			action := r.actionAfter(a, failure)
 			if action == "" {
 				return r.applyDirective(ctx, p, d)
@@ -100,10 +103,10 @@ func (r *run) selfHeal(ctx workflow.Context, p contract.Phase, failure *contract
 		RunID: r.in.RunID, Number: r.Heals.Number, Phase: p, Step: r.Failed.Step, Execution: r.executionOf(p, r.Failed.Step),
 		Failure: *failure, Tried: r.Heals.Tried[key], Asked: asked.Action, By: asked.By, Words: asked.Reason, Workspace: r.repairFrom(p),
 		Model: r.Models[agent], Repair: r.Models[contract.AgentRepair], Others: r.otherModels(),
-		PlanID: r.PlanID, PlanGiven: s.PlanGiven, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
+		PlanID: r.PlanID, PlanGiven: s.PlanGiven || r.Onto != nil, QuotaWait: s.QuotaWait, Settings: r.loopSettings(),
 		From: r.Failed.From, Directives: r.instructionsFor(contract.AgentRepair), Generation: r.Heals.Budget(contract.AgentRepair).Generation,
 		Compacted: r.Heals.Compact[affinity.WorkKey(p, r.Failed.Step)], Avoid: r.Heals.Excluded,
-		Check: r.Watch.Check,
+		Check: r.Watch.Check, Base: r.pushedBefore(),
 	}
 	if failure.Code == contract.CodeReview {
 		in.Review = r.Review.Open

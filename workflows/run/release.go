@@ -26,7 +26,7 @@ func (r *run) findProtected(ctx workflow.Context) error {
 		return nil
 	}
 	return r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, options.LongWork, contract.ActivityProtected, contract.ProtectedInput{
-		Workspace: r.Workspace, Stages: r.Stages, Patterns: s.Protected,
+		Workspace: r.Workspace, Stages: r.Stages, Patterns: s.Protected, From: r.pushedBefore(),
 	}).Get(ctx, &r.Protected)
 }
 
@@ -57,6 +57,7 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 		return nil, failure
 	}
 	r.Branch, r.Commit = result.Branch, result.Commit
+	r.Watch.Head, r.Watch.Published = r.Commit, len(r.Changes)
 	r.noteLateLabels(ctx)
 	output := releaseOutput{Branch: result.Branch, Commit: result.Commit, Pushed: result.Pushed}
 	if result.Failure != nil || r.in.Settings.Release.PullRequest == nil {
@@ -76,11 +77,15 @@ func (r *run) publish(ctx workflow.Context, execution contract.ExecutionRef) (co
 	for i, c := range r.Changes {
 		credits[i] = r.Credits[c.Step]
 	}
+	replaces := ""
+	if r.Onto != nil {
+		replaces = r.Head()
+	}
 	var result contract.ReleaseResult
 	err := r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, options.LongWork, contract.ActivityRelease, contract.ReleaseInput{
 		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.PlanID, Workspace: r.Workspace,
 		Credits: credits, Stages: r.Stages, Release: r.in.Settings.Release, ApprovedBy: r.approverOf(contract.ApprovalRelease),
-		Gate: r.Gate.Subject, Authors: r.Authors,
+		Gate: r.Gate.Subject, Authors: r.Authors, Onto: r.Onto, Replaces: replaces,
 	}).Get(ctx, &result)
 	if err != nil {
 		return result, r.failureOf(err)

@@ -57,6 +57,7 @@ type run struct {
 	completed         *contract.Record                        // of a phase, not written yet; see complete
 	reachable         map[string]bool                         // steps whose workflows have started and can be signalled
 	affinities        map[string]*affinity.Affinity           // by phase or step
+	takesPushes       bool                                    // the run continues from what people push to its branch
 	atOnce            bool                                    // a change of labels is judged at once
 	judging           bool                                    // a change of labels is being judged
 	relabels          int                                     // judgements of labels since a person answered
@@ -91,6 +92,7 @@ func (r *run) keepSteps(steps []contract.StepOutput) {
 // run runs the phases. They have their own context, which a stop cancels; the final writes run on a
 // disconnected context.
 func (r *run) run(ctx, work workflow.Context, before *snapshot) (contract.RunResult, error) {
+	r.askVersions(ctx)
 	r.startClock(work)
 	failure := r.carryOut(work, before)
 	if r.continued != nil {

@@ -31,7 +31,7 @@ type testOutput struct {
 func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	s := r.in.Settings
 	plan, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityTestPlan, 0, func(quick bool) any {
-		return contract.TestPlanInput{Execution: execution, Workspace: r.Workspace, LocalOnly: quick}
+		return contract.TestPlanInput{Execution: execution, Workspace: r.Workspace, LocalOnly: quick, Base: r.pushedBefore()}
 	}, func(r contract.TestPlanResult) bool { return r.Cold })
 	if err != nil {
 		return nil, r.failureOf(err)
@@ -115,7 +115,7 @@ func (r *run) retest(ctx workflow.Context, execution contract.ExecutionRef, stag
 
 // verify runs the checks of one stage on the run's workspace.
 func (r *run) verify(ctx workflow.Context, execution contract.ExecutionRef, stage []contract.Check) ([]contract.CheckResult, error) {
-	return r.verifyFor(ctx, contract.VerifyInput{Execution: execution, Workspace: r.Workspace}, stage)
+	return r.verifyFor(ctx, contract.VerifyInput{Execution: execution, Workspace: r.Workspace, Base: r.pushedBefore()}, stage)
 }
 
 // verifyFor runs the checks of one stage in parallel, each with the input in.

@@ -388,6 +388,7 @@ func (h *heal) runRepairAgent(ctx workflow.Context) (contract.StepResult, error)
 			RunID: h.in.RunID, Step: contract.StepRepair, PlanID: h.in.PlanID, Agent: contract.AgentRepair, Phase: h.in.Phase,
 			Workspace: h.in.Workspace, Model: model, Settings: settings, Lessons: contract.Lessons{Generation: h.in.Generation},
 			Heal: &contract.HealTask{Number: h.in.Number, Step: h.in.Step, Execution: h.in.Execution, Failure: h.failure, RootCause: h.rootCause, Check: h.in.Check, Review: h.in.Review},
+			Base: h.in.Base,
 		})
 	if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
 		h.agent = child
@@ -412,6 +413,7 @@ func (h *heal) executionOf(result contract.StepResult) contract.ExecutionRef {
 func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result contract.StepResult) (contract.Directive, error) {
 	execution, to := h.executionOf(result), result.Change.To.Of(h.in.Workspace)
 	h.changed("the Repair agent patched the code", "tree", to.Tree)
+	h.output.Said = result.Said
 	verdict, err := h.judge(ctx, execution, result.Change.From.Of(h.in.Workspace), to)
 	if err != nil || verdict.Refused != "" {
 		out.Failed = verdict.Refused

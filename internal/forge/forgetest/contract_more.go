@@ -222,6 +222,7 @@ func everyMethod(t *testing.T, s forge.Service, repo string, number int64) map[s
 	_, out["Merge"] = s.Merge(ctx, repo, number, forge.Merge{Method: forge.MergeCommit, HeadCommit: commit})
 	_, out["Issue"] = s.Issue(ctx, repo, number)
 	_, out["Comments"] = s.Comments(ctx, repo, forge.OnPullRequest(number), time.Time{})
+	_, out["Approvals"] = s.Approvals(ctx, repo, number)
 	_, out["AddComment"] = s.AddComment(ctx, repo, forge.OnIssue(number), "x")
 	_, out["Reply"] = s.Reply(ctx, repo, forge.OnPullRequest(number), forge.Comment{ID: "1"}, "x")
 	return out

@@ -65,6 +65,7 @@ type comment struct {
 	author, body     string
 	created, updated time.Time
 	review, system   bool
+	approves         bool // it is a review that approves
 	path             string
 	line             int
 	commit           string
@@ -74,6 +75,7 @@ type comment struct {
 type version struct {
 	id         int64
 	head, base string
+	created    time.Time
 }
 
 // status is a status of a commit or, with a log, a check or job.
@@ -207,6 +209,9 @@ func (r *Repository) Push(branch string, files map[string]string) string {
 	return commit
 }
 
+// Dir returns the directory of the bare repository.
+func (r *Repository) Dir() string { return r.dir }
+
 // Head returns the commit of a branch, "" if it does not exist.
 func (r *Repository) Head(branch string) string {
 	commit, err := revision(r.dir, "refs/heads/"+branch)
@@ -267,6 +272,16 @@ func (r *Repository) Say(on forge.Subject, text string) {
 	defer r.server.mu.Unlock()
 	if found := r.find(on); found != nil {
 		r.server.say(found, &comment{author: Member, body: text})
+	}
+}
+
+// Approve approves the head of a pull request as the member.
+func (r *Repository) Approve(number int64) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(forge.OnPullRequest(number)); found != nil {
+		r.sync(found)
+		r.server.say(found, &comment{author: Member, review: true, system: r.server.separate, approves: true, commit: r.headOf(found)})
 	}
 }
 

@@ -35,6 +35,9 @@ type Request struct {
 	Notes []string
 	// Known is the pull request that the run opened before; 0: none.
 	Known int64
+	// OfBranch are pull requests that other runs had open from Head, newest first: people may have given
+	// one another base.
+	OfBranch []int64
 }
 
 // Result is what became of a request.
@@ -82,7 +85,20 @@ func find(ctx context.Context, service forge.Service, r Request) (*forge.PullReq
 		pr, err := service.PullRequest(ctx, r.Repo, r.Known)
 		return &pr, err
 	}
-	return service.FindPullRequest(ctx, r.Repo, r.Head, r.Base)
+	if found, err := service.FindPullRequest(ctx, r.Repo, r.Head, r.Base); found != nil || err != nil {
+		return found, err
+	}
+	for _, number := range r.OfBranch {
+		pr, err := service.PullRequest(ctx, r.Repo, number)
+		switch {
+		case fault.Is(err, contract.CodeRepository): // it was removed
+		case err != nil:
+			return nil, err
+		case pr.State == forge.Open && pr.Head == r.Head && !pr.FromFork:
+			return &pr, nil
+		}
+	}
+	return nil, nil
 }
 
 // create opens a pull request. If the forge refuses because one exists, which an attempt whose answer

@@ -143,6 +143,23 @@ func TestAPullRequestIsOpenedOnceWhicheverAnswerIsLost(t *testing.T) {
 	}
 }
 
+func TestAnOpenPullRequestOfTheBranchIsUsedAlthoughItsBaseWasChanged(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.until(t)
+		// The base of the branch is another one than that of the pull request.
+		w.request.RunID, w.request.Base, w.request.OfBranch = 43, "rgpt/run-42-base", []int64{99, 1}
+		out := w.until(t)
+		require.Equal(t, int64(1), out.PullRequest.Number)
+		require.False(t, out.Opened)
+		closed := forge.Closed
+		_, err := w.service.UpdatePullRequest(t.Context(), path, 1, forge.PullRequestChange{State: &closed})
+		require.NoError(t, err)
+		w.request.Base = "main"
+		require.Equal(t, int64(2), w.until(t).PullRequest.Number, "a closed one of another run does not count")
+	})
+}
+
 func TestWhatPeopleWroteStaysAndTheRunsPartIsReplaced(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -439,19 +439,26 @@ func (q *Queries) SaveGateVerdict(ctx context.Context, arg SaveGateVerdictParams
 }
 
 const steerers = `-- name: Steerers :many
-SELECT (e.payload ->> 'by')::text AS steered_by FROM orchestrator_events e
+WITH steered AS (
+SELECT (e.payload ->> 'by')::text AS steered_by, e.seq FROM orchestrator_events e
 WHERE e.run_id = $1 AND coalesce(e.payload ->> 'by', '') <> '' AND (
     e.event_type IN ('message.added', 'input.answered')
     OR e.event_type = 'approval.granted' AND e.payload ? 'plan_id'
     OR e.event_type = 'intervention.resolved' AND e.payload ->> 'answer' = 'retry' AND coalesce(e.payload ->> 'reason', '') <> ''
     OR e.event_type = 'pipeline.commanded' AND e.payload ->> 'command' = 'record_error'
     OR e.event_type = 'check.received' AND e.payload ->> 'check_kind' = 'comment')
-GROUP BY e.payload ->> 'by' ORDER BY min(e.seq)
+UNION ALL
+SELECT p.name, e.seq FROM orchestrator_events e
+CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(e.payload -> 'people') WHEN 'array' THEN e.payload -> 'people' ELSE '[]' END) AS p (name)
+WHERE e.run_id = $1 AND e.event_type = 'stay.pushed' AND p.name <> ''
+)
+SELECT s.steered_by::text AS steered_by FROM steered s GROUP BY s.steered_by ORDER BY min(s.seq), s.steered_by
 `
 
-// The people who steered the agents of a run or edited its plan, in that order: they sent messages or
+// The people who steered the agents of a run or edited its change, in that order: they sent messages or
 // comments that agents carried out, answered its planner, helped with instructions, approved a plan that
-// they had edited, or reported an error to a member of the deliberation about its plan.
+// they had edited, reported an error to a member of the deliberation about its plan, or pushed commits to
+// its branch.
 func (q *Queries) Steerers(ctx context.Context, runID int64) ([]string, error) {
 	rows, err := q.db.Query(ctx, steerers, runID)
 	if err != nil {

@@ -419,6 +419,54 @@ type ManualIntervention struct {
 	Words          string
 }
 
+type MergeQueue struct {
+	Forge       string
+	Repo        string
+	Base        string
+	Version     int64
+	PausedAt    *time.Time
+	PausedBy    string
+	PauseReason string
+	CheckRuns   int64
+	Decided     int64
+	UpdatedAt   time.Time
+}
+
+type MergeQueueCommand struct {
+	Forge     string
+	Repo      string
+	Base      string
+	Key       string
+	Action    string
+	Number    *int64
+	ByWhom    string
+	Reason    string
+	CreatedAt time.Time
+}
+
+type MergeQueueEntry struct {
+	ID          int64
+	Forge       string
+	Repo        string
+	Base        string
+	Key         string
+	Number      int64
+	Title       string
+	Url         string
+	RunID       *int64
+	AddedBy     string
+	AddedAt     time.Time
+	Place       int64
+	State       string
+	Reason      string
+	HeadCommit  string
+	Batch       string
+	MergeCommit string
+	Version     int64
+	UpdatedAt   time.Time
+	EndedAt     *time.Time
+}
+
 type ModelCall struct {
 	ID               int64
 	RunID            int64

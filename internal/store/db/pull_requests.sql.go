@@ -10,6 +10,66 @@ import (
 	"encoding/json"
 )
 
+const lastRunOfPullRequest = `-- name: LastRunOfPullRequest :one
+SELECT coalesce(max(p.run_id), 0)::bigint FROM orchestrator_pull_requests p
+WHERE p.forge = $1 AND p.repo = $2 AND p.number = $3
+`
+
+type LastRunOfPullRequestParams struct {
+	Forge  string
+	Repo   string
+	Number int64
+}
+
+// The last run that has a pull request, 0 if none has.
+func (q *Queries) LastRunOfPullRequest(ctx context.Context, arg LastRunOfPullRequestParams) (int64, error) {
+	row := q.db.QueryRow(ctx, lastRunOfPullRequest, arg.Forge, arg.Repo, arg.Number)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const openPullRequestsOfBranch = `-- name: OpenPullRequestsOfBranch :many
+SELECT b.number FROM (
+    SELECT p.number, max(p.id) AS newest FROM orchestrator_pull_requests p
+    WHERE p.forge = $1 AND p.repo = $2 AND p.head = $3 AND p.state = 'open'
+    GROUP BY p.number
+) b ORDER BY b.newest DESC LIMIT $4
+`
+
+type OpenPullRequestsOfBranchParams struct {
+	Forge string
+	Repo  string
+	Head  string
+	Most  int32
+}
+
+// The pull requests that runs had open from a branch, the newest first, each once.
+func (q *Queries) OpenPullRequestsOfBranch(ctx context.Context, arg OpenPullRequestsOfBranchParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, openPullRequestsOfBranch,
+		arg.Forge,
+		arg.Repo,
+		arg.Head,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var number int64
+		if err := rows.Scan(&number); err != nil {
+			return nil, err
+		}
+		items = append(items, number)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const pullRequests = `-- name: PullRequests :many
 SELECT p.id, p.run_id, p.forge, p.repo, p.number, p.url, p.title, p.head, p.base, p.commit_id, p.state, p.draft, p.notes, p.created_at, p.updated_at FROM orchestrator_pull_requests p
 WHERE p.id < $1::bigint AND ($2::text = '' OR p.state = $2)

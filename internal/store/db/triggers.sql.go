@@ -274,7 +274,7 @@ func (q *Queries) Firings(ctx context.Context, arg FiringsParams) ([]FiringsRow,
 }
 
 const lockTrigger = `-- name: LockTrigger :one
-SELECT t.name, t.paused_at, t.paused_by, t.reason, t.looked_at, t.next_at, t.failures, t.problem, clock_timestamp()::timestamptz AS now FROM orchestrator_triggers t WHERE t.name = $1 FOR UPDATE
+SELECT t.name, t.paused_at, t.paused_by, t.reason, t.looked_at, t.next_at, t.failures, t.problem, t.looks, t.looking, t.read_until, t.read_for, t.asked_at, clock_timestamp()::timestamptz AS now FROM orchestrator_triggers t WHERE t.name = $1 FOR UPDATE
 `
 
 type LockTriggerRow struct {
@@ -295,6 +295,11 @@ func (q *Queries) LockTrigger(ctx context.Context, name string) (LockTriggerRow,
 		&i.Trigger.NextAt,
 		&i.Trigger.Failures,
 		&i.Trigger.Problem,
+		&i.Trigger.Looks,
+		&i.Trigger.Looking,
+		&i.Trigger.ReadUntil,
+		&i.Trigger.ReadFor,
+		&i.Trigger.AskedAt,
 		&i.Now,
 	)
 	return i, err

@@ -77,6 +77,16 @@ func Of(ctx context.Context, st *store.Store, run int64) ([]contract.PullRequest
 	return ofRows(rows)
 }
 
+// maxOpen is the largest number of pull requests that OpenFrom returns.
+const maxOpen = 10
+
+// OpenFrom returns the numbers of the pull requests from a branch that runs last saw open, newest first.
+// They may have been closed since, and their bases may have been changed.
+func OpenFrom(ctx context.Context, st *store.Store, forge, repo, head string) ([]int64, error) {
+	numbers, err := st.Queries().OpenPullRequestsOfBranch(ctx, db.OpenPullRequestsOfBranchParams{Forge: forge, Repo: rowconv.Text(repo), Head: rowconv.Text(head), Most: maxOpen})
+	return numbers, dberr.Explain(err, "read the pull requests of the branch %s of %s", head, repo)
+}
+
 // Page is a part of the list of pull requests.
 type Page struct {
 	PullRequests []contract.PullRequest
@@ -101,6 +111,12 @@ func List(ctx context.Context, st *store.Store, state contract.PullRequestState,
 	}
 	out.PullRequests, err = ofRows(rows)
 	return out, err
+}
+
+// RunOf returns the last run that has a pull request, 0 if none has.
+func RunOf(ctx context.Context, st *store.Store, forge, repo string, number int64) (int64, error) {
+	run, err := st.Queries().LastRunOfPullRequest(ctx, db.LastRunOfPullRequestParams{Forge: forge, Repo: repo, Number: number})
+	return run, dberr.Explain(err, "find the run of pull request %d of %s", number, repo)
 }
 
 func ofRows(rows []db.PullRequest) ([]contract.PullRequest, error) {

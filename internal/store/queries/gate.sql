@@ -54,17 +54,24 @@ SELECT a.decided_by FROM (
 WHERE a.status = 'granted' AND (@verdict_id::bigint = 0 OR a.verdict_id = @verdict_id::bigint);
 
 -- name: Steerers :many
--- The people who steered the agents of a run or edited its plan, in that order: they sent messages or
+-- The people who steered the agents of a run or edited its change, in that order: they sent messages or
 -- comments that agents carried out, answered its planner, helped with instructions, approved a plan that
--- they had edited, or reported an error to a member of the deliberation about its plan.
-SELECT (e.payload ->> 'by')::text AS steered_by FROM orchestrator_events e
+-- they had edited, reported an error to a member of the deliberation about its plan, or pushed commits to
+-- its branch.
+WITH steered AS (
+SELECT (e.payload ->> 'by')::text AS steered_by, e.seq FROM orchestrator_events e
 WHERE e.run_id = @run_id AND coalesce(e.payload ->> 'by', '') <> '' AND (
     e.event_type IN ('message.added', 'input.answered')
     OR e.event_type = 'approval.granted' AND e.payload ? 'plan_id'
     OR e.event_type = 'intervention.resolved' AND e.payload ->> 'answer' = 'retry' AND coalesce(e.payload ->> 'reason', '') <> ''
     OR e.event_type = 'pipeline.commanded' AND e.payload ->> 'command' = 'record_error'
     OR e.event_type = 'check.received' AND e.payload ->> 'check_kind' = 'comment')
-GROUP BY e.payload ->> 'by' ORDER BY min(e.seq);
+UNION ALL
+SELECT p.name, e.seq FROM orchestrator_events e
+CROSS JOIN LATERAL jsonb_array_elements_text(CASE jsonb_typeof(e.payload -> 'people') WHEN 'array' THEN e.payload -> 'people' ELSE '[]' END) AS p (name)
+WHERE e.run_id = @run_id AND e.event_type = 'stay.pushed' AND p.name <> ''
+)
+SELECT s.steered_by::text AS steered_by FROM steered s GROUP BY s.steered_by ORDER BY min(s.seq), s.steered_by;
 
 -- name: SaveGatePolicies :exec
 INSERT INTO orchestrator_gate_policies (digest, files) VALUES (@digest, @files::jsonb) ON CONFLICT DO NOTHING;

@@ -41,3 +41,16 @@ SELECT * FROM orchestrator_pull_requests WHERE run_id = @run_id ORDER BY id;
 SELECT p.* FROM orchestrator_pull_requests p
 WHERE p.id < @before::bigint AND (@state::text = '' OR p.state = @state)
 ORDER BY p.id DESC LIMIT @most;
+
+-- name: LastRunOfPullRequest :one
+-- The last run that has a pull request, 0 if none has.
+SELECT coalesce(max(p.run_id), 0)::bigint FROM orchestrator_pull_requests p
+WHERE p.forge = @forge AND p.repo = @repo AND p.number = @number;
+
+-- name: OpenPullRequestsOfBranch :many
+-- The pull requests that runs had open from a branch, the newest first, each once.
+SELECT b.number FROM (
+    SELECT p.number, max(p.id) AS newest FROM orchestrator_pull_requests p
+    WHERE p.forge = @forge AND p.repo = @repo AND p.head = @head AND p.state = 'open'
+    GROUP BY p.number
+) b ORDER BY b.newest DESC LIMIT @most;

@@ -33,8 +33,11 @@ type State struct {
 	Branch         string
 	Commit         string
 	Watch          Watch
-	Heals          Heals
-	Failed         FailedWork // what the phase failed in
+	// Onto is the commit of people from which the run continues its branch: its changes and stages begin
+	// there. Nil: people pushed nothing, and they begin at the base commit.
+	Onto   *contract.BranchPoint `json:",omitempty"`
+	Heals  Heals
+	Failed FailedWork // what the phase failed in
 
 	Executions map[string]contract.ExecutionRef // the latest of each phase and step, by name
 	Credits    map[string]contract.Credit       // by step
@@ -177,6 +180,44 @@ func (s *State) EndInterruption() {
 	}
 }
 
+// From returns where the run's own changes begin: at what people pushed to its branch last, or at the
+// given base.
+func (s *State) From(base contract.Workspace) contract.Workspace {
+	if s.Onto == nil {
+		return base
+	}
+	return s.Onto.Workspace.Of(base)
+}
+
+// Head returns the commit at which the run knows its branch.
+func (s *State) Head() string { return cmp.Or(s.Watch.Head, s.Commit) }
+
+// Continue makes the run continue from a commit of people, on which its changes that are not on the
+// branch yet become the given stages. Without a stage for each, they are discarded.
+func (s *State) Continue(from contract.BranchPoint, stages []contract.Workspace) {
+	unreleased := s.Unreleased()
+	s.Workspace = from.Workspace.Of(s.Workspace)
+	s.Onto, s.Changes, s.Stages = &from, nil, nil
+	s.Watch.Head, s.Watch.Published = from.Commit, 0
+	s.Watch.Moves++
+	if !slices.Contains(s.Watch.Released, from.Commit) {
+		s.Watch.Released = append(s.Watch.Released, from.Commit)
+	}
+	if len(stages) != len(unreleased) {
+		return
+	}
+	for i, c := range unreleased {
+		c.From, c.To = s.Workspace.Slim(), stages[i].Slim()
+		s.Workspace = stages[i].Of(s.Workspace)
+		s.Changes, s.Stages = append(s.Changes, c), append(s.Stages, c.To)
+	}
+}
+
+// Unreleased returns the run's changes that are not on the branch yet.
+func (s *State) Unreleased() []contract.Change {
+	return s.Changes[min(s.Watch.Published, len(s.Changes)):]
+}
+
 // RowChange returns the current values of the run's row.
 func (s *State) RowChange() *contract.RunChange {
 	return &contract.RunChange{
@@ -220,9 +261,13 @@ type Watch struct {
 	MaxRepairs    int // limit on repairs of the branch, across runs
 	Repairs       int // of this run
 	Pending       []contract.CheckMessage
-	Released      []string   // commits that this run released
+	Released      []string   // commits that this run released, and those of people from which it continued
 	Check         int64      // row of the message whose failure is being healed, 0: none
 	CheckName     string     // of the message that is being fixed
+	Fixing        *Fixing    `json:",omitempty"` // the message that is being fixed; nil: none
+	Head          string     `json:",omitempty"` // commit at which the run knows its branch
+	Published     int        `json:",omitempty"` // number of changes that are on the branch
+	Moves         int        `json:",omitempty"` // how often people moved the branch during the current fix
 	Answering     *Answering `json:",omitempty"` // the comment that is being fixed; nil: none that is answered
 	EventsWritten int        // events about messages without effect
 	Ignored       int        // messages without effect
@@ -230,6 +275,12 @@ type Watch struct {
 	// Closed says that the pull request is merged or closed, so that no watch is needed; empty: it is
 	// open, or there is none.
 	Closed string `json:",omitempty"`
+}
+
+// Fixing is a message with the failure that is being fixed.
+type Fixing struct {
+	Check   int64 // row of the message
+	Failure contract.Failure
 }
 
 // Answering is a comment that the run answers when it was carried out, or was not.

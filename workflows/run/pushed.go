@@ -1,0 +1,137 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/options"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
+	"github.com/rocketgpt/orchestrator/workflows/run/state"
+)
+
+// askVersions asks for the versions of the workflow that decide how messages are received. It is done
+// before anything else: their handlers cannot ask, because they run at any time.
+func (r *run) askVersions(ctx workflow.Context) {
+	r.takesPushes = r.in.Settings.Release.Stay > 0 && workflow.GetVersion(ctx, "take-pushes", workflow.DefaultVersion, 1) >= 1
+}
+
+// from returns where the run's own changes begin.
+func (r *run) from() contract.Workspace { return r.From(r.in.Settings.Repo.Workspace()) }
+
+// pushedBefore returns what people pushed to the branch last, slim; empty: nothing.
+func (r *run) pushedBefore() contract.Workspace {
+	if r.Onto == nil {
+		return contract.Workspace{}
+	}
+	return r.Onto.Workspace
+}
+
+// unknownCommit reports whether a message is about a commit that the run does not know: people may have
+// pushed it.
+func (r *run) unknownCommit(m contract.CheckMessage) bool {
+	return r.takesPushes && m.Commit != "" && !m.About(r.Head()) && !slices.ContainsFunc(r.Watch.Released, m.About)
+}
+
+// lookAtBranch finds out whether people have pushed to the branch if a message says so, or is about a
+// commit that the run does not know, and continues from there. It reports whether the message is done.
+func (r *run) lookAtBranch(ctx workflow.Context, m contract.CheckMessage) (done bool, err error) {
+	if m.Kind != contract.CheckPush && !r.unknownCommit(m) {
+		return false, nil
+	}
+	if m.Kind == contract.CheckPush && m.About(r.Head()) {
+		return true, nil // it was found when the run released, or because of another message
+	}
+	moved, _, err := r.takeBranch(ctx)
+	if ctx.Err() != nil {
+		return true, err
+	}
+	if err != nil {
+		r.ignore(ctx, m, contract.EventCheckIgnored, "the run could not continue from what was pushed: "+fault.Of(err).Message)
+		return true, nil //nolint:nilerr // the next release of the run fails for the same reason, and then a person is asked
+	}
+	if m.Kind == contract.CheckPush && !moved {
+		r.ignore(ctx, m, contract.EventCheckIgnored, fmt.Sprintf("the branch is at commit %.12s, as the run left it", r.Head()))
+	}
+	return m.Kind == contract.CheckPush, nil
+}
+
+// takeBranch finds out whether people have pushed to the branch. If so, the run continues from there:
+// their commits stay as they are, and they are authors of the change. It reports whether the changes of
+// the run that are not on the branch yet could be kept.
+func (r *run) takeBranch(ctx workflow.Context) (moved, kept bool, err error) {
+	if err := r.flush(ctx); err != nil {
+		return false, false, err
+	}
+	var found contract.TakeBranchResult
+	activity := options.Remote(ctx, contract.QueueReleaser, options.LongWork)
+	activity = workflow.WithScheduleToCloseTimeout(activity, options.LongWork)
+	before, changes := r.Head(), r.Unreleased()
+	err = workflow.ExecuteActivity(activity, contract.ActivityTakeBranch, contract.TakeBranchInput{
+		RunID: r.in.RunID, Repo: r.in.Settings.Repo, Release: r.in.Settings.Release, Branch: r.Branch, Commit: before, Changes: changes,
+	}).Get(ctx, &found)
+	if err != nil || found.Point.Commit == before {
+		return false, true, err
+	}
+	for _, name := range found.People {
+		r.AddAuthor(name)
+	}
+	kept = found.Conflict == nil
+	r.Continue(found.Point, found.Stages)
+	payload := map[string]any{
+		"branch": r.Branch, "commit": found.Point.Commit, "before": before, "commits": found.Commits, "people": found.People,
+		"rewritten": found.Rewritten, "changes": len(changes), "kept": kept,
+	}
+	if c := found.Conflict; c != nil {
+		payload["paths"] = c.Paths[:min(len(c.Paths), maxConflictPaths)]
+	}
+	_, err = r.transition(ctx, records.EventRecord(contract.EventStayPushed, payload))
+	return true, kept, err
+}
+
+// maxConflictPaths is the number of conflicting files that an event names.
+const maxConflictPaths = 20
+
+// afterPush continues a release that was refused because people pushed to the branch meanwhile: with the
+// change on top of theirs, which is verified again, or with another repair if it does not fit there.
+// false means that the failure has another reason, or that people pushed too often.
+func (r *run) afterPush(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (back contract.Phase, end *contract.Failure, done bool) {
+	late := r.Watch.Until == nil || !workflow.Now(ctx).Before(*r.Watch.Until)
+	if p != contract.PhaseReleaser || failure.Code != contract.CodeBranchConflict || !r.takesPushes || !r.Watch.On || late || r.Watch.Moves >= r.Watch.MaxRepairs {
+		return "", nil, false
+	}
+	if end := r.awaitUnpaused(ctx); end != nil {
+		return "", end, true
+	}
+	if err := r.SetStatus(contract.StatusSelfHeal); err != nil {
+		return "", r.failureOf(err), true
+	}
+	moved, kept, err := r.takeBranch(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return "", r.failureOf(ctx.Err()), true
+	case err != nil, !moved:
+		return "", nil, false
+	case kept:
+		return contract.PhaseTester, nil, true
+	}
+	f := r.Watch.Fixing
+	if f == nil {
+		return "", nil, false
+	}
+	r.Failed = state.FailedWork{}
+	r.Phase, r.Failure = contract.PhaseTester, &f.Failure
+	back, end = r.healCheck(ctx, *f)
+	return back, end, true
+}
+
+// healCheck heals the failure in a message about the branch.
+func (r *run) healCheck(ctx workflow.Context, f state.Fixing) (contract.Phase, *contract.Failure) {
+	r.Watch.Check = f.Check
+	back, failure := r.heal(ctx, contract.PhaseTester, &f.Failure)
+	r.Watch.Check = 0
+	return back, failure
+}
