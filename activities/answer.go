@@ -57,7 +57,7 @@ func (a *Activities) answerText(ctx context.Context, in contract.AnswerInput) (s
 	}
 	text := report.Answer{RunID: in.RunID, Commit: in.Commit, Released: in.Commit != in.Before, NotDone: telemetry.Redact(in.NotDone)}
 	if p := run.Settings.Release.PullRequest; p != nil && p.Link != "" {
-		text.Link = fmt.Sprintf("%s/runs/%d", strings.TrimRight(p.Link, "/"), in.RunID)
+		text.Link = runLink(p.Link, in.RunID)
 	}
 	if in.NotDone == "" {
 		if text.Checks, err = a.lastChecks(ctx, run.Executions); err != nil {

@@ -25,6 +25,8 @@ func (c *conversation) For(string) (forge.Service, string, string, error) {
 	return c, "work", "team/app", nil
 }
 func (c *conversation) Named(string) (forge.Service, error) { return c, nil }
+
+func (c *conversation) Remote(string, string) (string, error) { return "", nil }
 func (*conversation) Access(context.Context, string) (forge.Access, error) {
 	return forge.Access{Login: "rgpt-app"}, nil
 }

@@ -3,7 +3,6 @@ package activities
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -23,6 +22,8 @@ type Forges interface {
 	For(remote string) (service forge.Service, name, repo string, err error)
 	// Named returns a forge by its name in the configuration.
 	Named(name string) (forge.Service, error)
+	// Remote returns the address for git of a repository on a forge.
+	Remote(name, repo string) (string, error)
 }
 
 // Limits of what a pull request gets besides its body.
@@ -42,11 +43,10 @@ func (a *Activities) PullRequest(ctx context.Context, in contract.PullRequestInp
 	if err != nil {
 		return contract.PullRequest{}, err
 	}
-	request, err := a.pullRequestOf(ctx, run, in, service.Kind())
+	request, err := a.pullRequestOf(ctx, run, in, pullRequestPlace{service.Kind(), name, repo})
 	if err != nil {
 		return contract.PullRequest{}, err
 	}
-	request.Repo = repo
 	known, err := pullrequests.Of(ctx, a.Store, run.ID)
 	if err != nil {
 		return contract.PullRequest{}, err
@@ -67,6 +67,13 @@ func (a *Activities) PullRequest(ctx context.Context, in contract.PullRequestInp
 	out := contract.PullRequest{
 		RunID: run.ID, Forge: name, Repo: repo, Number: pr.Number, URL: pr.URL, Title: pr.Title, Head: pr.Head, Base: pr.Base, Commit: in.Commit,
 		State: contract.PullRequestState(pr.State), Draft: pr.Draft,
+	}
+	note, err := a.announce(ctx, run, pr, name, repo)
+	if err != nil {
+		return contract.PullRequest{}, err
+	}
+	if note != "" {
+		done.Notes = append(done.Notes, note)
 	}
 	for _, note := range done.Notes {
 		out.Notes = append(out.Notes, telemetry.Redact(note))
@@ -125,8 +132,15 @@ func baseOf(run store.Run, p *contract.PullRequestSettings) string {
 	return cmp.Or(p.Base, into, run.Settings.Repo.Branch)
 }
 
+// pullRequestPlace is where a pull request belongs.
+type pullRequestPlace struct {
+	kind  forge.Kind
+	forge string // name in the configuration
+	repo  string // path on the forge
+}
+
 // pullRequestOf describes the pull request of a run as it should be.
-func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contract.PullRequestInput, kind forge.Kind) (pullrequest.Request, error) {
+func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contract.PullRequestInput, at pullRequestPlace) (pullrequest.Request, error) {
 	s := in.Release.PullRequest
 	details, err := a.Views.RunDetails(ctx, run.ID)
 	if err != nil {
@@ -142,12 +156,12 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 	}
 	link := ""
 	if s.Link != "" {
-		link = fmt.Sprintf("%s/runs/%d", strings.TrimRight(s.Link, "/"), run.ID)
+		link = runLink(s.Link, run.ID)
 	}
-	text := report.PullRequest{Run: details, Stat: stat.String(), Checks: checks, Link: link}
+	text := report.PullRequest{Run: details, Stat: stat.String(), Checks: checks, Link: link, Closes: closes(run, at.forge, at.repo)}
 	verdict, judged := report.ReleaseVerdict(details)
 	r := pullrequest.Request{
-		RunID: run.ID, Head: in.Branch, Base: baseOf(run, s), Commit: in.Commit,
+		RunID: run.ID, Repo: at.repo, Head: in.Branch, Base: baseOf(run, s), Commit: in.Commit,
 		Title: defused(telemetry.Redact(text.Title())), Body: telemetry.Redact(text.Body()),
 		Draft:  s.Draft == contract.DraftAlways || s.Draft == contract.DraftByGate && in.Approved,
 		Labels: pullRequestLabels(s, verdict, text.Risk()), OwnLabels: ownLabel, Reviewers: reviewers(s.Reviewers),
@@ -159,7 +173,7 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 		r.Comments = text.LineComments(maxLineComments)
 	}
 	if s.CodeOwners {
-		err = a.addOwners(ctx, &r, in, kind, stat.Paths())
+		err = a.addOwners(ctx, &r, in, at.kind, stat.Paths())
 	}
 	if err != nil && fault.Of(err).Class == contract.ClassConfig { // the file is not valid
 		r.Notes, err = append(r.Notes, fault.Of(err).Message), nil

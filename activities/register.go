@@ -104,6 +104,8 @@ func Roles() []Role {
 			register(r, contract.ActivityAttemptsRank, a.RankAttempts)
 			register(r, contract.ActivityAttemptsDecide, a.DecideAttempts)
 			register(r, contract.ActivityAttemptsNotify, a.NotifyAttempts)
+			register(r, contract.ActivityQueueSave, a.SaveQueue)
+			register(r, contract.ActivityTrigger, a.Trigger)
 		}},
 		{"planner", contract.QueuePlanner, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityPlan, a.Plan)
@@ -151,6 +153,11 @@ func Roles() []Role {
 			register(r, contract.ActivityAnswer, a.Answer)
 			register(r, contract.ActivityTakeBranch, a.TakeBranch)
 			register(r, contract.ActivityAttemptHeld, a.AttemptHeld)
+			register(r, contract.ActivityQueueCandidate, a.QueueCandidate)
+			register(r, contract.ActivityQueueChecks, a.QueueChecks)
+			register(r, contract.ActivityQueueMerge, a.QueueMerge)
+			register(r, contract.ActivityQueueReturn, a.QueueReturn)
+			register(r, contract.ActivityQueueCleanUp, a.QueueCleanUp)
 		}},
 	}
 }

@@ -53,6 +53,8 @@ const (
 	EventPullRequestMerged  EventType = "pr.merged"
 	EventPullRequestClosed  EventType = "pr.closed" // without a merge
 
+	EventTriggerFired EventType = "trigger.fired" // a trigger created the run
+
 	EventInterventionRequested EventType = "intervention.requested"
 	EventInterventionReminded  EventType = "intervention.reminded"
 	EventInterventionEscalated EventType = "intervention.escalated"

@@ -21,7 +21,11 @@ type PullRequestSettings struct {
 	CodeOwners bool        `json:"code_owners,omitempty"`
 	Statuses   bool        `json:"statuses,omitempty"`
 	Comments   bool        `json:"comments,omitempty"`
-	Link       string      `json:"link,omitempty"` // address of the dashboard; empty: no link to the run
+	// CloseIssue says that merging the pull request closes the issue that the run is about, CommentIssue
+	// that a comment there names the pull request.
+	CloseIssue   bool   `json:"close_issue,omitempty"`
+	CommentIssue bool   `json:"comment_issue,omitempty"`
+	Link         string `json:"link,omitempty"` // address of the dashboard; empty: no link to the run
 }
 
 // PullRequestInput is the input for opening or updating the pull request of a released branch.

@@ -12,6 +12,9 @@ const (
 	// ReceiverWebhook is the prefix of the name of a webhook, which gets the reminder even if it is not
 	// registered for such events.
 	ReceiverWebhook = "webhook:"
+	// ReceiverChannel is the prefix of the name of a notification channel (notifications), which gets the
+	// reminder even if it is not notified of questions.
+	ReceiverChannel = "channel:"
 )
 
 // Reminder is a reminder of a question to a person, with a time either since it was asked or before its
@@ -33,9 +36,14 @@ type PlannedReminder struct {
 }
 
 // WebhookOf returns the name of the webhook that a receiver is, "" if it is none.
-func WebhookOf(receiver string) string {
-	name, _ := strings.CutPrefix(receiver, ReceiverWebhook)
-	if name == receiver {
+func WebhookOf(receiver string) string { return named(receiver, ReceiverWebhook) }
+
+// ChannelOf returns the name of the notification channel that a receiver is, "" if it is none.
+func ChannelOf(receiver string) string { return named(receiver, ReceiverChannel) }
+
+func named(receiver, prefix string) string {
+	name, ok := strings.CutPrefix(receiver, prefix)
+	if !ok {
 		return ""
 	}
 	return name

@@ -241,6 +241,7 @@ type Settings struct {
 	FinishRefusals int                   `json:"finish_refusals,omitempty"`
 	ModelTimeout   time.Duration         `json:"model_timeout"`             // longest single model call
 	Fork           *Fork                 `json:"fork,omitempty"`            // of an old run
+	Issue          *Issue                `json:"issue,omitempty"`           // that the run is about; nil: none
 	Pictures       []Picture             `json:"pictures,omitempty"`        // that belong to the goal
 	RepairPictures int                   `json:"repair_pictures,omitempty"` // screenshots of failed tests that the Repair agent gets
 	Attempt        *Attempt              `json:"attempt,omitempty"`         // one of several at the same goal; nil: the only one
@@ -436,10 +437,16 @@ const (
 	ByForge  = "the forge"
 )
 
+// byTrigger is the beginning of the names of triggers that create runs and cancel them.
+const byTrigger = "trigger "
+
+// ByTrigger returns the sender of what a trigger of the configuration does.
+func ByTrigger(name string) string { return byTrigger + name }
+
 // Nameless reports whether a command came without the name of a person.
 func Nameless(by string) bool {
 	by = strings.ToLower(strings.TrimSpace(by))
-	return slices.Contains([]string{"", ByAPI, ByDashboard, ByCommandLine, ByUnnamed, BySystem, ByForge}, by)
+	return slices.Contains([]string{"", ByAPI, ByDashboard, ByCommandLine, ByUnnamed, BySystem, ByForge}, by) || strings.HasPrefix(by, byTrigger)
 }
 
 // SamePerson reports whether two names are those of the same person. Names are compared without regard

@@ -1,6 +1,6 @@
 -- +goose Up
 
--- What fired triggers, and what came of it. The same thing fires a trigger only once.
+-- What fired triggers, and the outcome. The same thing fires a trigger only once.
 CREATE TABLE orchestrator_trigger_firings (
     id          BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     trigger     TEXT NOT NULL, -- name in the configuration

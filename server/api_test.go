@@ -72,12 +72,12 @@ func (b *fixture) send(tb testing.TB, method, path, body string, headers ...stri
 
 // in inserts ids into the path of an operation.
 func in(path, id string) string {
-	return strings.NewReplacer("{digest}", keptDigest, "{id}", id, "{other}", id, "{delivery}", id, "{agent}", "builder").Replace(path)
+	return strings.NewReplacer("{digest}", keptDigest, "{id}", id, "{other}", id, "{delivery}", id, "{agent}", "builder", "{name}", "nightly").Replace(path)
 }
 
 func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := withTriggers(t)
 	id := fmt.Sprint(b.run(t, "Add dark mode"))
 	hook := httptest.NewServer(http.NotFoundHandler())
 	defer hook.Close()

@@ -41,6 +41,7 @@ func entriesOf() map[string]string {
 		"add-setup": "setup.added", "delete-setup": "setup.revoked", "delete-environment": "environment.removed",
 		"hold-run": "hold.added", "release-hold": "hold.released", "clean-up": "cleanup.started",
 		"create-webhook": "webhook.added", "change-webhook": "webhook.changed", "delete-webhook": "webhook.removed",
+		"fire-trigger": "trigger.requested", "pause-trigger": "trigger.paused", "resume-trigger": "trigger.resumed", "redeliver-trigger": "trigger.redelivered",
 
 		"test-webhook":     noEntry + "it changes nothing but the webhook's log of deliveries",
 		"redeliver":        noEntry + "it changes nothing but the webhook's log of deliveries",

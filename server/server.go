@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
@@ -49,11 +51,14 @@ type Options struct {
 	// RequestTimeout limits the time of a request that is not a stream; 0 means
 	// DefaultRequestTimeout.
 	RequestTimeout time.Duration
-	Hooks          *webhook.Hooks // subscribers to events
+	Hooks          *webhook.Hooks   // subscribers to events
+	Notifier       *notify.Notifier // channels on which people are notified; nil: none
 	// ForgeHooks accepts the webhooks of forges at POST /hooks/{forge}, and decides itself whom it
 	// trusts; nil: there is no such address.
 	ForgeHooks http.HandlerFunc
-	Log        *slog.Logger
+	// TriggerEvents accepts CloudEvents at POST /hooks/triggers/{trigger}, in the same way.
+	TriggerEvents http.HandlerFunc
+	Log           *slog.Logger
 	// Health monitors agents and queues. If it is nil, the server uses its own monitor, which
 	// checks on request.
 	Health *health.Monitor
@@ -64,6 +69,9 @@ const (
 	DefaultMaxBody = 1 << 20
 	// DefaultRequestTimeout is the default limit on the time of a request.
 	DefaultRequestTimeout = 5 * time.Minute
+	// formBody is the size up to which a form is shown again if its texts are too long, so that they
+	// are not lost. The texts themselves have limits of their own.
+	formBody = 4 << 20
 )
 
 // Handler serves the API and the dashboard.
@@ -84,15 +92,20 @@ func New(o Options) *Handler {
 		o.Health = health.New(o.Views, o.Temporal, o.Namespace, 0, o.Log)
 	}
 	res := &respond.Responder{Log: o.Log}
+	if o.Notifier == nil {
+		o.Notifier = notify.New(notify.Options{}) // without channels
+	}
 	streams := stream.New(res, o.Store, o.Feed, o.Runs)
 	mux := http.NewServeMux()
 	(&probes{res, o.Views, o.Temporal}).register(mux)
 	retention.ExpectMetrics(retention.OriginPerson)
 	telemetry.ExpectBrain()
 	telemetry.ExpectForges()
+	telemetry.ExpectTriggers()
+	notify.ExpectMetrics()
 	res.Get(mux, "/metrics", telemetry.Handler(o.Health).ServeHTTP)
 	(&api.Server{
-		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Health: o.Health,
+		Responder: res, Store: o.Store, Views: o.Views, Artifacts: o.Artifacts, Runs: o.Runs, Hooks: o.Hooks, Notifier: o.Notifier, Health: o.Health,
 		TemporalUI: o.TemporalUI, Namespace: o.Namespace,
 	}).Register(mux)
 	streams.Register(mux)
@@ -109,21 +122,25 @@ func New(o Options) *Handler {
 	h = http.NewCrossOriginProtection().Handler(h)
 	h = middleware.LimitBody(h, o.bodyLimit, res.Error)
 	h = middleware.HostCheck(h, o.Hosts, res.Error)
-	h = beside(h, o.ForgeHooks)
+	h = beside(h, map[string]http.HandlerFunc{"POST /hooks/{forge}": o.ForgeHooks, "POST /hooks/triggers/{trigger}": o.TriggerEvents})
 	h = middleware.Timeout(h, cmp.Or(o.RequestTimeout, DefaultRequestTimeout), o.Log)
 	h = middleware.SecurityHeaders(h)
 	h = middleware.AccessLog(h, o.Log)
 	return &Handler{h, streams}
 }
 
-// beside serves the webhooks of forges beside everything else. They are signed and come neither from a
-// browser nor to a name of the dashboard, so the checks for browsers do not apply.
-func beside(next http.Handler, hooks http.HandlerFunc) http.Handler {
-	if hooks == nil {
+// beside serves the webhooks of forges and CloudEvents beside everything else. They have signatures or
+// tokens and come neither from a browser nor to a name of the dashboard, so the checks for browsers do not
+// apply.
+func beside(next http.Handler, hooks map[string]http.HandlerFunc) http.Handler {
+	maps.DeleteFunc(hooks, func(_ string, hook http.HandlerFunc) bool { return hook == nil })
+	if len(hooks) == 0 {
 		return next
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /hooks/{forge}", hooks)
+	for pattern, hook := range hooks {
+		mux.HandleFunc(pattern, hook)
+	}
 	recorded := middleware.RecordRoute(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/hooks/") {
@@ -137,6 +154,9 @@ func beside(next http.Handler, hooks http.HandlerFunc) http.Handler {
 // bodyLimit returns the size of the largest body of a request.
 func (o Options) bodyLimit(r *http.Request) int64 {
 	limit := cmp.Or(o.MaxBody, DefaultMaxBody)
+	if r.Method == http.MethodPost && slices.Contains([]string{"/runs/new", "/pipelines/new"}, r.URL.Path) {
+		limit = max(limit, formBody)
+	}
 	if r.Method == http.MethodPost && (slices.Contains([]string{"/api/runs", "/api/runs/estimate"}, r.URL.Path) || followsUp(r, "/api/runs/")) || uploads(r) {
 		limit += o.Pictures
 	}

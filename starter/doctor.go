@@ -30,6 +30,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/forge/connect"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelclient"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/docker"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -44,8 +45,8 @@ func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check every component and suggest fixes",
 		Long: `Checks the configuration, the data folder, git, PostgreSQL, Temporal, workers,
-models, forges, the sandbox and the processes of the stack, and suggests how to fix each
-problem. It changes nothing and spends no tokens.
+models, forges, triggers, notifications, the sandbox and the processes of the stack, and
+suggests how to fix each problem. It changes nothing and spends no tokens.
 
 Exit codes: 0 no check failed (there may be warnings), 1 a check failed.`,
 		Example: `  rgpt doctor
@@ -92,7 +93,8 @@ func (a *app) checks() []doctor.Check {
 	checks = append(checks, found("configuration", doctor.Passed("%s is valid", cmp.Or(a.configFile, "the configuration"))))
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
-	checks = append(checks, modelsCheck(cfg), a.forgesCheck(cfg))
+	checks = append(checks, modelsCheck(cfg), a.forgesCheck(cfg), a.notificationsCheck(cfg))
+	checks = append(checks, a.triggerChecks(cfg)...)
 	checks = append(checks, registriesCheck(cfg)...)
 	return append(append(checks, sandboxChecks(cfg, dir)...), doctor.Chromium(a.getenv))
 }
@@ -311,6 +313,15 @@ func registriesCheck(cfg *config.Config) []doctor.Check {
 		}
 		return slices.Concat(results...)
 	}}}
+}
+
+// notificationsCheck connects to the receiver of each notification channel, without sending anything.
+func (a *app) notificationsCheck(cfg *config.Config) doctor.Check {
+	return doctor.Check{Name: "notifications", Run: func(ctx context.Context) []doctor.Result {
+		n := notify.New(notify.Options{Channels: cfg.Notifications, Webhooks: cfg.Server.Webhooks, Getenv: a.getenv})
+		defer n.Close()
+		return doctor.Channels(ctx, n.Names(), n.Probe)
+	}}
 }
 
 // forgesCheck checks the forges, and the rights in the repository of the working directory.

@@ -68,7 +68,23 @@ Exit codes: 0 consensus (or the command succeeded), 1 error, 2 no consensus,
 type spawning struct {
 	control.Spawning
 	taskFile   string
+	members    []string // models of single members, as member=provider/model
 	auto, wait bool
+}
+
+// takeModels reads the models of single members.
+func (s *spawning) takeModels() error {
+	for _, one := range s.members {
+		member, name, ok := strings.Cut(one, "=")
+		if !ok || member == "" {
+			return usageError{fmt.Errorf("--member-model %q must have the form member=provider/model", one)}
+		}
+		if s.Models == nil {
+			s.Models = map[contract.Agent]string{}
+		}
+		s.Models[contract.Agent(strings.ToLower(member))] = name
+	}
+	return nil
 }
 
 func newPipelineSpawn(a *app) *cobra.Command {
@@ -82,6 +98,9 @@ func newPipelineSpawn(a *app) *cobra.Command {
 			if cmd.Flags().Changed("auto-continue") {
 				s.AutoContinue = &s.auto
 			}
+			if err := s.takeModels(); err != nil {
+				return err
+			}
 			s.Mode, s.By = contract.PipelineMode(mode), caller()
 			return a.spawnPipeline(cmd.Context(), s)
 		},
@@ -92,6 +111,7 @@ func newPipelineSpawn(a *app) *cobra.Command {
 	f.StringVar(&s.Project, "project", "", "project whose webhooks receive the pipeline's events (default: \"pipeline\")")
 	f.StringVar(&mode, "mode", "", "openrouter (the configured models) or local (the scripted model)")
 	f.StringVar(&s.Model, "model", "", "model for all agents, as provider/model")
+	f.StringArrayVar(&s.members, "member-model", nil, "model of one agent, as alpha=provider/model; repeatable")
 	effortFlag(cmd, &s.Effort, "as configured")
 	f.StringVar(&s.Key, "idempotency-key", "", "requests with the same key create only one pipeline")
 	f.IntVar(&s.Timeout, "timeout", 0, "time limit for the exchange, in seconds (deliberation.timeout)")

@@ -46,10 +46,11 @@ type creation struct {
 func newRunCreate(a *app) *cobra.Command {
 	var c creation
 	cmd := &cobra.Command{
-		Use:   "create --repo PATH_OR_URL --goal TEXT",
+		Use:   "create [--repo PATH_OR_URL] [--goal TEXT] [--issue URL]",
 		Short: "Start a run",
 		Example: `  rgpt run create --repo . --goal "Add dark mode" --wait
   rgpt run create --repo https://example.com/app.git --base v2 --goal-file goal.md --json
+  rgpt run create --issue https://github.com/acme/app/issues/12 --pull-request
   rgpt run create --repo . --goal "Upgrade pgx" --plan-only --wait
   rgpt run create --repo . --goal "Fix the docs" --env none
   rgpt run create --repo . --goal "Speed up search" --attempts 3 --estimate
@@ -61,10 +62,11 @@ func newRunCreate(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Repo, "repo", "", "repository: a directory (with --server: on the server's host) or a URL")
+	f.StringVar(&c.Repo, "repo", "", "repository: a directory (with --server: on the server's host) or a URL (default with --issue: that of the issue)")
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit to start from (default: the checked-out commit, or the default branch)")
 	f.StringVar(&c.Goal, "goal", "", "goal of the change; the first line is its title")
 	f.StringVar(&c.Description, "description", "", "additional details about the goal")
+	f.StringVar(&c.Issue, "issue", "", "address of an issue on one of the forges; its title is the goal unless --goal is given, and its text describes it")
 	f.StringVar(&c.goalFile, "goal-file", "", "read the goal from this file; - is standard input")
 	pictureFlag(cmd, &c)
 	f.StringVar(&c.planFile, "plan", "", "use the plan in this file (YAML or JSON) instead of asking the planner")
@@ -104,8 +106,10 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 		return err
 	}
 	if a.server() != "" {
-		if err := checkRemote(c.Repo); err != nil {
-			return err
+		if c.Repo != "" || c.Issue == "" {
+			if err := checkRemote(c.Repo); err != nil {
+				return err
+			}
 		}
 		c.Settings = a.set
 	}

@@ -248,7 +248,11 @@ func candidateText(m contract.RouteCandidate) string {
 }
 
 func (a *app) printDetails(d views.RunDetails) {
-	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n\n", d.ID, terminal.Clean(d.GoalTitle), terminal.Clean(d.Repo), d.BaseCommit, terminal.Clean(d.Project))
+	fmt.Fprintf(a.out, "Run %d: %s\n%s at %.12s, project %s\n", d.ID, terminal.Clean(d.GoalTitle), terminal.Clean(d.Repo), d.BaseCommit, terminal.Clean(d.Project))
+	if i := d.Settings.Issue; i != nil {
+		fmt.Fprintf(a.out, "issue %s (%s)\n", terminal.Clean(i.String()), terminal.Clean(i.URL))
+	}
+	fmt.Fprintln(a.out)
 	if len(d.Labels) > 0 {
 		fmt.Fprintf(a.out, "Labels: %s\n\n", terminal.Clean(strings.Join(d.Labels, ", ")))
 	}

@@ -191,6 +191,9 @@ func (a *app) printEnd(ctx context.Context, h backend.Backend, run store.Run) er
 			fmt.Fprintf(a.out, "  cause: %s\n", terminal.Clean(f.Cause))
 		}
 	}
+	if i := run.Settings.Issue; i != nil {
+		fmt.Fprintf(a.out, "  issue      %s (%s)\n", terminal.Clean(i.String()), terminal.Clean(i.URL))
+	}
 	if run.ReleaseBranch != "" && run.ReleaseCommit != "" {
 		fmt.Fprintf(a.out, "  branch     %s (%.12s) in %s\n", terminal.Clean(run.ReleaseBranch), run.ReleaseCommit, terminal.Clean(run.Repo))
 	}

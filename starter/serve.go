@@ -29,6 +29,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge/connect"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/scripted"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -39,6 +40,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/terminal"
+	"github.com/rocketgpt/orchestrator/internal/trigger"
+	"github.com/rocketgpt/orchestrator/internal/trigger/source"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 	"github.com/rocketgpt/orchestrator/migrations"
 	"github.com/rocketgpt/orchestrator/server"
@@ -109,6 +112,10 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 	beside, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { hooks.Run(beside) })
+	notifier := notify.New(notify.Options{
+		Store: db, Feed: events, Channels: cfg.Notifications, Webhooks: cfg.Server.Webhooks, Dashboard: cfg.Server.URL, Getenv: a.getenv, Log: service.Log,
+	})
+	running.Go(func() { notifier.Run(beside) })
 	running.Go(func() { board.Watch(beside) })
 	defer func() { stop(); running.Wait() }()
 	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: client, Artifacts: blobs, Config: cfg, Reload: reloader.Load, DataDir: dir, Log: service.Log}
@@ -124,16 +131,33 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 	}
 	var forgeHooks http.HandlerFunc
 	if len(cfg.Forges) > 0 {
+		sources, err := newSources(cfg, staying, db, a.getenv, service.Log)
+		if err != nil {
+			return err
+		}
+		staying.Ask = sources.Ask
 		forgeHooks = staying.Receive
 		running.Go(func() { staying.Run(beside) })
+		running.Go(func() { sources.Run(beside) })
 	}
+	firing := newFiring(cfg, runs, a.getenv, service.Log)
+	running.Go(func() { firing.Run(beside) })
+	schedules := &trigger.Schedules{Client: client.ScheduleClient(), Triggers: cfg.Triggers, Log: service.Log}
+	running.Go(func() { schedules.Run(beside) })
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client, Runs: runs,
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,
-		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Pictures: inBase64(cfg.Execution.Pictures), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, ForgeHooks: forgeHooks, Health: board,
+		Hosts: allowedHosts(cfg.Server), MaxBody: cfg.Server.MaxBody.Int64(), Pictures: inBase64(cfg.Execution.Pictures), RequestTimeout: cfg.Server.RequestTimeout, Hooks: hooks, Notifier: notifier, ForgeHooks: forgeHooks, TriggerEvents: firing.Receive, Health: board,
 	})
 	service.Log.Info("The server is ready", "address", cfg.Server.Address)
 	return listen(ctx, cfg.Server, handler, handler.Stop, ready)
+}
+
+// newFiring returns the service that creates runs for what fires triggers.
+func newFiring(cfg *config.Config, runs *control.Runs, getenv func(string) string, log *slog.Logger) *trigger.Service {
+	return trigger.New(trigger.Options{
+		Store: runs.Store, Runs: runs, Triggers: cfg.Triggers, Forges: cfg.Forges, MaxGoal: int(cfg.Execution.MaxGoalBytes.Int64()), Log: log, Getenv: getenv,
+	})
 }
 
 // newStaying returns the service that informs runs that watch their branches of what happens on forges.
@@ -143,8 +167,21 @@ func newStaying(cfg *config.Config, runs *control.Runs, getenv func(string) stri
 		return nil, err
 	}
 	return stay.New(stay.Options{
-		Store: runs.Store, Runs: runs, Forges: forges, Settings: cfg.Forges, Mention: cfg.Git.PullRequest.Mention,
+		Store: runs.Store, Runs: runs, Forges: forges, Merges: runs, Settings: cfg.Forges, Mention: cfg.Git.PullRequest.Mention,
 		Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters), Ignore: cfg.Git.PullRequest.Ignore, Log: log, Getenv: getenv,
+	}), nil
+}
+
+// newSources returns the service that finds on forges what fires triggers. It asks forges within the
+// limits of staying.
+func newSources(cfg *config.Config, staying *stay.Service, db *store.Store, getenv func(string) string, log *slog.Logger) (*source.Service, error) {
+	forges, err := connect.New(cfg.Forges, getenv)
+	if err != nil {
+		return nil, err
+	}
+	return source.New(source.Options{
+		Store: db, Forges: forges, Settings: cfg.Forges, Triggers: cfg.Triggers, Limit: staying.Limit, Log: log,
+		Mention: cfg.Git.PullRequest.Mention, Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters),
 	}), nil
 }
 

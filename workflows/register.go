@@ -10,8 +10,10 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/agentloop"
 	groupflow "github.com/rocketgpt/orchestrator/workflows/attempts"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation"
+	"github.com/rocketgpt/orchestrator/workflows/mergequeue"
 	"github.com/rocketgpt/orchestrator/workflows/run"
 	"github.com/rocketgpt/orchestrator/workflows/selfheal"
+	"github.com/rocketgpt/orchestrator/workflows/trigger"
 )
 
 // RegisterRun registers the workflow that a worker of the run queue serves.
@@ -47,4 +49,16 @@ func RegisterMember(r worker.WorkflowRegistry) {
 // of the run queue serves.
 func RegisterAttempts(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(groupflow.Workflow, workflow.RegisterOptions{Name: contract.WorkflowAttempts})
+}
+
+// RegisterMergeQueue registers the workflow that merges the pull requests of a branch, which a worker of
+// the run queue serves.
+func RegisterMergeQueue(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(mergequeue.Workflow, workflow.RegisterOptions{Name: contract.WorkflowMergeQueue})
+}
+
+// RegisterTrigger registers the workflow that the schedules of triggers start, which a worker of the run
+// queue serves.
+func RegisterTrigger(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(trigger.Workflow, workflow.RegisterOptions{Name: contract.WorkflowTrigger})
 }

@@ -36,7 +36,9 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			RegisterSelfHeal(replayer)
 			RegisterDeliberation(replayer)
 			RegisterAttempts(replayer)
+			RegisterMergeQueue(replayer)
 			RegisterMember(replayer)
+			RegisterTrigger(replayer)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, readHistory(t, file)))
 		})
 		return nil

@@ -28,7 +28,7 @@ func (c *Client) Create(ctx context.Context, n control.Creation) (control.Create
 func requestOf(n control.Creation) apitypes.CreateRequest {
 	return apitypes.CreateRequest{
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Effort: n.Effort, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
-		PrepareOnly: n.PrepareOnly, Environment: n.Environment, Pictures: n.Pictures,
+		Issue: n.Issue, PrepareOnly: n.PrepareOnly, Environment: n.Environment, Pictures: n.Pictures,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, PullRequest: n.PullRequest, Remote: n.Remote, Settings: n.Settings,
 		By: n.By, Labels: n.Labels, Attempts: n.Attempts, AttemptModels: n.AttemptModels,
 	}

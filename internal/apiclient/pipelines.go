@@ -21,7 +21,7 @@ func pipelinePath(id int64, rest ...string) []string {
 // does not lead to a second pipeline.
 func (c *Client) Spawn(ctx context.Context, s control.Spawning) (control.Spawned, error) {
 	r := command(apitypes.SpawnRequest{
-		Objective: s.Objective, AutoContinue: s.AutoContinue, Task: s.Task, Mode: s.Mode, Model: s.Model, Effort: s.Effort, Timeout: s.Timeout, ForceGamma: s.ForceGamma, Project: s.Project, By: s.By,
+		Objective: s.Objective, AutoContinue: s.AutoContinue, Task: s.Task, Mode: s.Mode, Model: s.Model, Models: s.Models, Effort: s.Effort, Timeout: s.Timeout, ForceGamma: s.ForceGamma, Project: s.Project, By: s.By,
 	}, "api", "spawn")
 	var known bool
 	r.key, r.known = cmp.Or(s.Key, r.key), &known

@@ -104,9 +104,10 @@ type Links struct {
 type CreateRequest struct {
 	Labels         []string              `json:"labels,omitempty" maxItems:"50" doc:"labels of the run, which the policy gate reads"`
 	By             string                `json:"by,omitempty" maxLength:"200" doc:"who creates the run; default: api"`
-	Repo           string                `json:"repo" minLength:"1" doc:"repository: a directory on the server's host or a URL"`
+	Repo           string                `json:"repo,omitempty" minLength:"1" doc:"repository: a directory on the server's host or a URL. Optional only with issue; default: the repository of the issue"`
 	Base           string                `json:"base,omitempty" doc:"branch, tag or commit to start from"`
-	Goal           string                `json:"goal,omitempty" minLength:"1" doc:"goal of the change; the first line is its title. Optional only with prepare_only"`
+	Goal           string                `json:"goal,omitempty" minLength:"1" doc:"goal of the change; the first line is its title. Optional only with prepare_only or issue; default: the title of the issue"`
+	Issue          string                `json:"issue,omitempty" minLength:"1" maxLength:"2000" doc:"address of an issue on one of the forges, which the run is about, such as https://github.com/owner/name/issues/12"`
 	Description    string                `json:"description,omitempty" doc:"additional details about the goal"`
 	Project        string                `json:"project,omitempty" doc:"default: the repository's name"`
 	Model          string                `json:"model,omitempty" doc:"model for all agents, as provider/model"`
@@ -320,6 +321,11 @@ type FlakyList struct {
 // QuarantineList is a list of quarantined tests, the newest first.
 type QuarantineList struct {
 	Quarantine []flaky.Entry `json:"quarantine"`
+}
+
+// TriggerList is a list of triggers, by name.
+type TriggerList struct {
+	Triggers []control.Trigger `json:"triggers"`
 }
 
 // OutputList is the output of a run's commands.

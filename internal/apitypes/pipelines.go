@@ -8,16 +8,17 @@ import (
 
 // SpawnRequest is the request to create a pipeline.
 type SpawnRequest struct {
-	Objective    string                `json:"objective,omitempty" doc:"question or problem to deliberate on; may be part of the task instead"`
-	AutoContinue *bool                 `json:"auto_continue,omitempty" doc:"continue automatically after the checkpoint report; default: as configured"`
-	Task         *control.Task         `json:"task,omitempty" doc:"additional details about the objective"`
-	Mode         contract.PipelineMode `json:"mode,omitempty" enum:"openrouter,local" doc:"openrouter: the configured models; local: the scripted model; default: as configured"`
-	Model        string                `json:"model,omitempty" doc:"model for all agents, as provider/model"`
-	Effort       contract.Effort       `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
-	Timeout      int                   `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit for the exchange, in seconds; default: the task's limit, or as configured"`
-	ForceGamma   bool                  `json:"force_gamma,omitempty" doc:"have GAMMA join from the start"`
-	Project      string                `json:"project,omitempty" doc:"project to list the pipeline under; default: pipeline"`
-	By           string                `json:"by,omitempty" maxLength:"200" doc:"who starts it; default: api"`
+	Objective    string                    `json:"objective,omitempty" doc:"question or problem to deliberate on; may be part of the task instead"`
+	AutoContinue *bool                     `json:"auto_continue,omitempty" doc:"continue automatically after the checkpoint report; default: as configured"`
+	Task         *control.Task             `json:"task,omitempty" doc:"additional details about the objective"`
+	Mode         contract.PipelineMode     `json:"mode,omitempty" enum:"openrouter,local" doc:"openrouter: the configured models; local: the scripted model; default: as configured"`
+	Model        string                    `json:"model,omitempty" doc:"model for all agents, as provider/model"`
+	Models       map[contract.Agent]string `json:"models,omitempty" doc:"models of single agents (alpha, beta, gamma), as provider/model, instead of model"`
+	Effort       contract.Effort           `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
+	Timeout      int                       `json:"timeout,omitempty" minimum:"0" maximum:"86400" doc:"time limit for the exchange, in seconds; default: the task's limit, or as configured"`
+	ForceGamma   bool                      `json:"force_gamma,omitempty" doc:"have GAMMA join from the start"`
+	Project      string                    `json:"project,omitempty" doc:"project to list the pipeline under; default: pipeline"`
+	By           string                    `json:"by,omitempty" maxLength:"200" doc:"who starts it; default: api"`
 }
 
 // SpawnedPipeline identifies a new pipeline.

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/gate/explain"
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/ledger"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
@@ -23,9 +24,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/chain"
 	"github.com/rocketgpt/orchestrator/internal/store/evals"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
+	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/modelchoices"
+	"github.com/rocketgpt/orchestrator/internal/store/notifications"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
+	"github.com/rocketgpt/orchestrator/internal/store/triggers"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
 )
@@ -51,6 +55,8 @@ type Backend interface {
 	ExplainGate(ctx context.Context, id, verdict int64) ([]explain.Explanation, error)
 	Ledger(ctx context.Context, f chain.Filter) ([]ledger.Entry, error)
 	PullRequests(ctx context.Context, f control.PullRequestFilter) (control.PullRequestPage, error)
+	MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.Queue, error)
+	CommandQueue(ctx context.Context, q control.QueueRequest) (contract.QueueAck, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
 	AgentModels(ctx context.Context) ([]control.AgentModel, error)
 	SetAgentModel(ctx context.Context, agent contract.Agent, n control.NewModelChoice) (control.AgentModel, error)
@@ -84,6 +90,11 @@ type Backend interface {
 	Deliveries(ctx context.Context, id int64, f store.DeliveryFilter) ([]store.Delivery, error)
 	RemoveWebhook(ctx context.Context, id int64, by string) error
 
+	// Notifications returns of what people were notified or are to be, newest first.
+	Notifications(ctx context.Context, f notifications.Filter) ([]notifications.Notification, error)
+	// TestNotification sends a test message on a channel and returns the result.
+	TestNotification(ctx context.Context, channel string) (notify.Tested, error)
+
 	Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error)
 	Environment(ctx context.Context, digest string) (control.Environment, error)
 	RemoveEnvironment(ctx context.Context, digest, by string) (control.Environment, error)
@@ -103,6 +114,14 @@ type Backend interface {
 	Evals(ctx context.Context, before int64, limit int) ([]evals.Summary, error)
 	EvalReport(ctx context.Context, id int64, compare []string) (report.Report, error)
 	LiveOutput(ctx context.Context, id, after int64, limit int) ([]views.Output, error)
+
+	Triggers(ctx context.Context) ([]control.Trigger, error)
+	Trigger(ctx context.Context, name string) (control.Trigger, error)
+	FireTrigger(ctx context.Context, name string, f control.TriggerFire) (triggers.Firing, error)
+	PauseTrigger(ctx context.Context, name string, p control.TriggerPause) (control.Trigger, error)
+	ResumeTrigger(ctx context.Context, name, by string) (control.Trigger, error)
+	TriggerDeliveries(ctx context.Context, f triggers.Filter) (control.TriggerDeliveries, error)
+	RedeliverTrigger(ctx context.Context, id int64, by string) (triggers.Firing, error)
 
 	Clean(ctx context.Context, c control.Cleaning) (retention.CleanupReport, error)
 	Cleanups(ctx context.Context, limit int) ([]retain.Cleanup, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -12,12 +13,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/devstack"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
+	"github.com/rocketgpt/orchestrator/internal/store/notifications"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
@@ -225,6 +228,18 @@ func (l Local) Deliveries(ctx context.Context, id int64, f store.DeliveryFilter)
 // RemoveWebhook deletes a webhook.
 func (l Local) RemoveWebhook(ctx context.Context, id int64, by string) error {
 	return l.Store.DeleteWebhook(ctx, id, by)
+}
+
+// Notifications returns of what people were notified or are to be, newest first.
+func (l Local) Notifications(ctx context.Context, f notifications.Filter) ([]notifications.Notification, error) {
+	return notifications.Find(ctx, l.Store, f)
+}
+
+// TestNotification sends a test message on a channel and returns the result.
+func (l Local) TestNotification(ctx context.Context, channel string) (notify.Tested, error) {
+	n := notify.New(notify.Options{Channels: l.Config.Notifications, Webhooks: l.Config.Server.Webhooks, Dashboard: l.Config.Server.URL, Getenv: os.Getenv})
+	defer n.Close()
+	return n.Test(ctx, channel)
 }
 
 // Spawn starts a pipeline.

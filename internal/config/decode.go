@@ -230,7 +230,7 @@ var misplaced = map[string]string{
 	"api_key":        "secrets do not belong in this file; use api_key_env or api_key_file",
 	"token":          "secrets do not belong in this file; use token_env or token_file for a forge, api_key_env or api_key_file for a model provider",
 	"webhook_secret": "secrets do not belong in this file; use webhook_secret_env or webhook_secret_file",
-	"password":       "secrets do not belong in this file; set DATABASE_URL",
+	"password":       "secrets do not belong in this file; use password_env or password_file for a notification channel, DATABASE_URL for the database",
 }
 
 // nearest returns the name closest to a misspelled one, or an empty string if none is close.

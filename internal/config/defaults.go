@@ -53,7 +53,10 @@ func Default() *Config {
 		Git: Git{
 			BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3, MaxFiles: 500_000, MaxSize: 20 * GiB,
 			Protected: ProtectedFiles(), Release: ReleaseBranch,
-			PullRequest: PullRequest{Draft: "gate", Labels: []string{"rgpt"}, Reviewers: []string{}, CodeOwners: true, Statuses: true, Comments: true, Mention: "@rgpt", Ignore: []string{}, Commenters: "write"},
+			PullRequest: PullRequest{Draft: "gate", Labels: []string{"rgpt"}, Reviewers: []string{}, CodeOwners: true, Statuses: true, Comments: true, CloseIssue: true, CommentIssue: true, Mention: "@rgpt", Ignore: []string{}, Commenters: "write", Merge: Merge{
+				When: MergeNever, Method: "merge", DeleteBranch: true, Labels: []string{}, BlockedLabels: []string{}, Checks: []string{},
+				Batch: 8, CheckTime: time.Hour, CheckPoll: 15 * time.Second, Prefix: "rgpt/queue/",
+			}},
 		},
 		Gate: Gate{
 			Policy: "default", Approver: ApproverAnyone, Timeout: 2 * time.Second, Memory: 512 * MiB, Allowed: []string{},
@@ -70,9 +73,10 @@ func Default() *Config {
 				},
 			},
 		},
-		Forges:    map[string]Forge{},
-		Triggers:  map[string]Trigger{},
-		Artifacts: Artifacts{MaxFile: 512 * MiB, MaxCheckFiles: 200, MaxCheckSize: GiB, MaxRunFiles: 5000, MaxRunSize: 8 * GiB},
+		Forges:        map[string]Forge{},
+		Triggers:      map[string]Trigger{},
+		Notifications: map[string]Notification{},
+		Artifacts:     Artifacts{MaxFile: 512 * MiB, MaxCheckFiles: 200, MaxCheckSize: GiB, MaxRunFiles: 5000, MaxRunSize: 8 * GiB},
 		Brain: Brain{
 			MaxFile: MiB, Disk: 10 * GiB, History: 5000, Workers: 0, MapTokens: 1000, AnswerTokens: 2000, Wait: 20 * time.Second, PrepareTime: 10 * time.Minute, Age: 60 * 24 * time.Hour,
 			Embeddings: BrainEmbeddings{MaxTexts: 500_000, MaxSize: 200 * MiB, MaxCostUSD: 2_000_000, MaxTime: 30 * time.Minute, Wait: 3 * time.Second},

@@ -168,7 +168,7 @@ type Approval struct {
 type Reminder struct {
 	After    time.Duration `yaml:"after" validate:"min=0,max=8760h" doc:"Time of the reminder, since the question was asked. Either this or before is set."`
 	Before   time.Duration `yaml:"before" validate:"min=0,max=8760h" doc:"Time of the reminder, before the deadline of the question."`
-	To       []string      `yaml:"to" validate:"max=20,dive,receiver" doc:"Receivers. page: the run's page, which shows every reminder anyway. webhook:NAME: the webhook with this name, whatever events it is registered for (rgpt webhook add --name)." example:"[page, \"webhook:managers\"]"`
+	To       []string      `yaml:"to" validate:"max=20,dive,receiver" doc:"Receivers. page: the run's page, which shows every reminder anyway. webhook:NAME: the webhook with this name, whatever events it is registered for (rgpt webhook add --name). channel:NAME: the channel with this name (notifications), whatever it is notified of." example:"[page, \"webhook:managers\"]"`
 	Escalate bool          `yaml:"escalate" doc:"The reminder is an escalation: its event is approval.escalated, intervention.escalated or input.escalated instead of .reminded."`
 }
 
@@ -208,14 +208,39 @@ type Git struct {
 
 // PullRequest configures the pull requests of releases.
 type PullRequest struct {
-	Base       string   `yaml:"base" validate:"max=200" doc:"Branch into which pull requests are to be merged. Empty: the branch that the run started from."`
-	Draft      string   `yaml:"draft" validate:"oneof=gate always never" doc:"Which pull requests are drafts. gate: those of releases for which the policy gate demanded an approval."`
-	Labels     []string `yaml:"labels" validate:"max=20,dive,required,max=50" doc:"Labels of pull requests. The gate's decision is added to them as another label." example:"[rgpt, automated]"`
-	Reviewers  []string `yaml:"reviewers" validate:"max=20,dive,required,max=100" doc:"People to be asked for a review, and teams as organisation/team." example:"[ada, acme/core]"`
-	CodeOwners bool     `yaml:"code_owners" doc:"Also ask the owners of the changed files, according to the CODEOWNERS file of the base commit."`
-	Statuses   bool     `yaml:"statuses" doc:"Report the result of each check and of the policy gate as a status of the released commit."`
-	Comments   bool     `yaml:"comments" doc:"Add the open findings of the reviewer (gate.review) as comments on the lines that they concern."`
-	Mention    string   `yaml:"mention" validate:"required,max=100,mention" doc:"What a comment in the conversation of a pull request must contain so that a run that watches its branch (git.stay) carries it out. Comments on lines and reviews need not contain it." example:"\"@acme-bot\""`
-	Ignore     []string `yaml:"ignore" validate:"max=100,dive,required,max=100,login" doc:"Accounts whose comments do not count, such as those of programs that the forge does not mark as bots. * stands for any characters; case is ignored." example:"[dependabot, \"*-bot\"]"`
-	Commenters string   `yaml:"commenters" validate:"oneof=read write admin" doc:"Permission that people must have for the repository so that a run carries out their comments."`
+	Base         string   `yaml:"base" validate:"max=200" doc:"Branch into which pull requests are to be merged. Empty: the branch that the run started from."`
+	Draft        string   `yaml:"draft" validate:"oneof=gate always never" doc:"Which pull requests are drafts. gate: those of releases for which the policy gate demanded an approval."`
+	Labels       []string `yaml:"labels" validate:"max=20,dive,required,max=50" doc:"Labels of pull requests. The gate's decision is added to them as another label." example:"[rgpt, automated]"`
+	Reviewers    []string `yaml:"reviewers" validate:"max=20,dive,required,max=100" doc:"People to be asked for a review, and teams as organisation/team." example:"[ada, acme/core]"`
+	CodeOwners   bool     `yaml:"code_owners" doc:"Also ask the owners of the changed files, according to the CODEOWNERS file of the base commit."`
+	Statuses     bool     `yaml:"statuses" doc:"Report the result of each check and of the policy gate as a status of the released commit."`
+	Comments     bool     `yaml:"comments" doc:"Add the open findings of the reviewer (gate.review) as comments on the lines that they concern."`
+	CloseIssue   bool     `yaml:"close_issue" doc:"For a run that is about an issue (rgpt run create --issue): the pull request closes the issue when it is merged."`
+	CommentIssue bool     `yaml:"comment_issue" doc:"For a run that is about an issue: once it has opened its pull request, comment on the issue with its address."`
+	Mention      string   `yaml:"mention" validate:"required,max=100,mention" doc:"What a comment in the conversation of a pull request must contain so that a run that watches its branch (git.stay) carries it out. Comments on lines and reviews need not contain it." example:"\"@acme-bot\""`
+	Ignore       []string `yaml:"ignore" validate:"max=100,dive,required,max=100,login" doc:"Accounts whose comments do not count, such as those of programs that the forge does not mark as bots. * stands for any characters; case is ignored." example:"[dependabot, \"*-bot\"]"`
+	Commenters   string   `yaml:"commenters" validate:"oneof=read write admin" doc:"Permission that people must have for the repository so that a run carries out their comments."`
+	Merge        Merge    `yaml:"merge" doc:"How pull requests are merged by a merge queue."`
+}
+
+// The values of Merge.When.
+const (
+	MergeNever    = "never"
+	MergeApproved = "approved"
+)
+
+// Merge configures how merge queues merge pull requests. Only the operator's configuration has it.
+type Merge struct {
+	When          string        `yaml:"when" validate:"oneof=never approved" doc:"When a pull request of a run is added to the merge queue of its base. never: only by a person (rgpt queue add). approved: while the run watches its branch (git.stay), as soon as the policy gate's decision allows the release, and approvals, labels and checks are as required here."`
+	Method        string        `yaml:"method" validate:"oneof=merge squash rebase" doc:"How the forge merges a pull request."`
+	DeleteBranch  bool          `yaml:"delete_branch" doc:"Delete the branch of a pull request after it was merged, unless it has newer commits or belongs to a fork."`
+	Approvals     int           `yaml:"approvals" validate:"min=0,max=100" doc:"Minimum number of people who must have approved the newest commit of a pull request, in addition to what the forge itself requires."`
+	Labels        []string      `yaml:"labels" validate:"max=20,dive,required,max=50" doc:"Labels that a pull request must have." example:"[ready]"`
+	BlockedLabels []string      `yaml:"blocked_labels" validate:"max=20,dive,required,max=50" doc:"Labels that a pull request must not have." example:"[do-not-merge]"`
+	RemoveLabels  bool          `yaml:"remove_labels" doc:"Remove the required labels (labels) from a pull request that a merge queue returns."`
+	Checks        []string      `yaml:"checks" validate:"max=50,dive,required,max=200" doc:"Names of checks or statuses that must succeed on what is to be merged, in addition to those that the forge requires." example:"[ci/test]"`
+	Batch         int           `yaml:"batch" validate:"min=1,max=30" doc:"Maximum number of pull requests that a merge queue tests together."`
+	CheckTime     time.Duration `yaml:"check_time" validate:"min=10s,max=24h" doc:"How long the checks of pull requests may take. After that, they count as failed."`
+	CheckPoll     time.Duration `yaml:"check_poll" validate:"min=100ms,max=10m" doc:"How often a merge queue asks the forge for the results of checks."`
+	Prefix        string        `yaml:"queue_prefix" validate:"required,refprefix" doc:"Prefix of the branches that merge queues create to test pull requests together. The checks must also run for these branches."`
 }

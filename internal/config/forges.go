@@ -17,7 +17,7 @@ const DefaultForgeTimeout = 30 * time.Second
 // Forge is a service that hosts repositories and their pull requests.
 type Forge struct {
 	Kind              string        `yaml:"kind" validate:"required,oneof=github gitlab gitea" doc:"Software of the forge. github includes GitHub Enterprise Server, gitea includes Forgejo."`
-	URL               string        `yaml:"url" secret:"true" validate:"omitempty,forgeurl" doc:"Address of the forge's start page, such as https://git.example.com. Empty: https://github.com or https://gitlab.com."`
+	URL               string        `yaml:"url" secret:"true" validate:"omitempty,serviceurl" doc:"Address of the forge's start page, such as https://git.example.com. Empty: https://github.com or https://gitlab.com."`
 	Hosts             []string      `yaml:"hosts" validate:"max=20,dive,remotehost" doc:"Further hosts in the addresses of its repositories, such as that of SSH, optionally with a port. The host of url belongs to it in any case." example:"[ssh.git.example.com]"`
 	TokenEnv          string        `yaml:"token_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains an access token."`
 	TokenFile         string        `yaml:"token_file" doc:"File that contains an access token. It is read again when it changes. Overrides token_env."`
@@ -25,7 +25,7 @@ type Forge struct {
 	WebhookSecretEnv  string        `yaml:"webhook_secret_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains the secret with which the forge signs its webhooks."`
 	WebhookSecretFile string        `yaml:"webhook_secret_file" doc:"File that contains this secret. Overrides webhook_secret_env."`
 	Timeout           time.Duration `yaml:"timeout" default:"30s" validate:"min=1s,max=10m" doc:"Maximum duration of one request to the forge."`
-	Poll              time.Duration `yaml:"poll" default:"1m" validate:"min=0,max=24h" doc:"How often the server looks for checks, comments and merges of the pull requests of runs that watch their branches (git.stay). 0: only when a webhook arrives, and once after each release."`
+	Poll              time.Duration `yaml:"poll" default:"1m" validate:"min=0,max=24h" doc:"How often the server looks for checks, comments and merges of the pull requests of runs that watch their branches (git.stay), and for what fires triggers. 0: only when a webhook arrives, once after each release, and once for a new trigger."`
 	PollLimit         int           `yaml:"poll_limit" default:"120" validate:"min=3,max=10000" doc:"Maximum number of questions a minute with which the server looks for these on the forge. A look at a pull request takes three: its state, comments and checks. Each may need several requests, for example of one page each."`
 }
 
@@ -114,12 +114,12 @@ func (f Forge) problems(key string, add func(key, problem string)) {
 	}
 }
 
-// isForgeURL reports whether a text is the address of a forge: without credentials, which have
-// settings of their own, and without a query.
-func isForgeURL(s string) bool {
+// isServiceURL reports whether a text is the address of a service, to which paths are appended: without
+// credentials, which have settings of their own.
+func isServiceURL(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && slices.Contains([]string{"http", "https"}, u.Scheme) && u.Hostname() != "" &&
-		u.User == nil && u.RawQuery == "" && u.Fragment == "" && !slices.Contains(strings.Split(u.Path, "/"), "..")
+	return err == nil && slices.Contains([]string{"http", "https"}, u.Scheme) && u.Hostname() != "" && u.User == nil &&
+		u.RawQuery == "" && !u.ForceQuery && !strings.Contains(s, "#") && !slices.Contains(strings.Split(u.Path, "/"), "..")
 }
 
 // isRemoteHost reports whether a text is a host name or address, optionally with a port.

@@ -67,12 +67,12 @@ type GateDependencies struct {
 
 // GateRegistries are the URLs of registries. An empty one is not asked.
 type GateRegistries struct {
-	Go       string `yaml:"go" validate:"omitempty,registryurl" doc:"Go module proxy."`
-	NPM      string `yaml:"npm" validate:"omitempty,registryurl" doc:"Registry of npm, with the times of versions in its documents."`
-	PyPI     string `yaml:"pypi" validate:"omitempty,registryurl" doc:"Package index of Python with PyPI's JSON API."`
-	Crates   string `yaml:"crates" validate:"omitempty,registryurl" doc:"Sparse index of Rust crates, with the times of versions (pubtime)."`
-	Maven    string `yaml:"maven" validate:"omitempty,registryurl" doc:"Maven repository that says when files were last modified."`
-	RubyGems string `yaml:"rubygems" validate:"omitempty,registryurl" doc:"RubyGems server with the API of rubygems.org."`
-	Composer string `yaml:"packagist" validate:"omitempty,registryurl" doc:"Composer repository with metadata in /p2."`
-	NuGet    string `yaml:"nuget" validate:"omitempty,registryurl" doc:"NuGet server with the API of api.nuget.org."`
+	Go       string `yaml:"go" validate:"omitempty,serviceurl" doc:"Go module proxy."`
+	NPM      string `yaml:"npm" validate:"omitempty,serviceurl" doc:"Registry of npm, with the times of versions in its documents."`
+	PyPI     string `yaml:"pypi" validate:"omitempty,serviceurl" doc:"Package index of Python with PyPI's JSON API."`
+	Crates   string `yaml:"crates" validate:"omitempty,serviceurl" doc:"Sparse index of Rust crates, with the times of versions (pubtime)."`
+	Maven    string `yaml:"maven" validate:"omitempty,serviceurl" doc:"Maven repository that says when files were last modified."`
+	RubyGems string `yaml:"rubygems" validate:"omitempty,serviceurl" doc:"RubyGems server with the API of rubygems.org."`
+	Composer string `yaml:"packagist" validate:"omitempty,serviceurl" doc:"Composer repository with metadata in /p2."`
+	NuGet    string `yaml:"nuget" validate:"omitempty,serviceurl" doc:"NuGet server with the API of api.nuget.org."`
 }

@@ -63,11 +63,12 @@ func TestAReminderHasOneTimeAndKnownReceivers(t *testing.T) {
 	for text, says := range map[string]string{
 		`{to: [page]}`:                        "needs either after or before",
 		`{after: 1h, before: 1h, to: [page]}`: "needs either after or before",
-		`{after: 1h, to: [mail]}`:             "expected page, or webhook: and the name of a webhook",
-		`{after: 1h, to: ["webhook:A b"]}`:    "expected page, or webhook: and the name of a webhook",
+		`{after: 1h, to: [mail]}`:             "expected page, or webhook: or channel: and a name",
+		`{after: 1h, to: ["webhook:A b"]}`:    "expected page, or webhook: or channel: and a name",
 	} {
 		_, err := load(text)
 		require.ErrorContains(t, err, says, text)
+		require.NotContains(t, err.Error(), "secret")
 	}
 }
 
@@ -92,8 +93,8 @@ func TestRegistriesAndPrivateNamesAreChecked(t *testing.T) {
 	require.Equal(t, "https://pypi.org", c.Gate.Dependencies.Registries.PyPI)
 	for text, says := range map[string]string{
 		`registries: {npm: "ftp://a.example"}`:                 "an http or https URL",
-		`registries: {npm: "https://user:secret@npm.example"}`: "without a user",
-		`registries: {npm: "https://npm.example/?x=y"}`:        "without a user, a query",
+		`registries: {npm: "https://user:secret@npm.example"}`: "without credentials",
+		`registries: {npm: "https://npm.example/?x=y"}`:        "without credentials, a query",
 		`private: ["@acme/[x"]`:                                "a pattern such as",
 		`private: ["a,b"]`:                                     "a pattern such as",
 	} {

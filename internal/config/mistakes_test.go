@@ -41,7 +41,7 @@ func TestMistakesSayWhereAndWhatWasExpected(t *testing.T) {
 		{"a typing mistake", "execution:\n  parallel_step: 4", `FILE:2: execution.parallel_step: unknown key; did you mean parallel_steps?`},
 		{"a key that nobody knows", "findings: {nonsense: 4}", `FILE:1: findings.nonsense: unknown key; expected one of max_major, max_medium`},
 		{"a section with a typing mistake", "excution: {}", `FILE:1: excution: unknown section; did you mean execution?`},
-		{"a section that nobody knows", "zoo: {}", `FILE:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, gate, forges, triggers, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database`},
+		{"a section that nobody knows", "zoo: {}", `FILE:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, gate, forges, triggers, notifications, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database`},
 		{"a secret", "models: {providers: {openai: {api_key: sk-123}}}", `FILE:1: models.providers.openai.api_key: unknown key; secrets do not belong in this file; use api_key_env or api_key_file`},
 		{"a secret in place of its name", "models: {providers: {openai: {api_key_env: sk-123}}}", `FILE:1: models.providers.openai.api_key_env: expected the name of an environment variable, not its value, got a value that is not shown because it may be secret`},
 		{"a database that is none", "database: {url: \"mysql://u:p@h/d\"}", `FILE:1: database.url: expected a URL such as postgres://user@host:5432/name, got a value that is not shown because it may be secret`},
@@ -105,7 +105,7 @@ func TestMistakesOfTheEnvironmentAndFlagsNameThem(t *testing.T) {
   environment variable RGPT_EXECUTION_NONSENSE: unknown setting; docs/CONFIGURATION.md lists all settings
   environment variable RGPT_MODELS_PROVIDERS_OPENAI_HEADERS: unknown setting; docs/CONFIGURATION.md lists all settings
   environment variable RGPT_WORKER_ROLES: worker.roles[1]: expected one of run, planner, builder, tester, releaser, analyzer, repair, got "king"
-  flag : unknown section; expected one of execution, findings, verification, environment, git, gate, forges, triggers, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database
+  flag : unknown section; expected one of execution, findings, verification, environment, git, gate, forges, triggers, notifications, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database
   flag execution.parallel_step: unknown key; did you mean parallel_steps?
   flag findings.max_major: expected a whole number from 0 to 1000000, got -1
   flag git: is a section; set one of its keys
@@ -126,7 +126,7 @@ func TestEveryMistakeOfEveryFileIsListedInOrder(t *testing.T) {
   BASE:3: logging.format: expected one of auto, json, text, got "xml"
   PROJECT:1: git.release: expected one of branch, push, pull_request, got 1 (put it in quotes)
   PROJECT:3: findings.max_major: expected a whole number from 0 to 1000000, got -1
-  PROJECT:4: zoo: unknown section; expected one of execution, findings, verification, environment, git, gate, forges, triggers, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database
+  PROJECT:4: zoo: unknown section; expected one of execution, findings, verification, environment, git, gate, forges, triggers, notifications, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database
   LOCAL:1: execution.max_retries: expected a whole number from 0 to 20, got "x"`, text)
 }
 

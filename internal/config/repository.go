@@ -327,6 +327,7 @@ var reasons = [][2]string{
 	{"deliberation", "it affects what the operator pays"},
 	{"models.", "providers, keys and budgets belong to the operator"},
 	{"triggers", "what creates runs is decided by the operator"},
+	{"notifications", "only the operator decides who is notified"},
 	{"forges", "credentials and the services that they are sent to belong to the operator"},
 	{"artifacts", "only the operator decides where data is stored"},
 	{"retention", "only the operator decides what is deleted"},

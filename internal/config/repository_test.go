@@ -98,7 +98,7 @@ func TestARepositoryMayNotWidenWhatItMayDo(t *testing.T) {
 		{"no baseline", "verification: {baseline: off}", "rgpt.yaml:1: verification.baseline: a repository may make this stricter but not less strict; the operator's value is \"on\""},
 		{"an unknown provider", "models: {phases: {builder: {provider: evil, model: m}}}", "rgpt.yaml:1: models.phases.builder.provider: a repository may choose only models that the operator lists"},
 		{"a dearer model", "models: {phases: {builder: {provider: openai, model: o1-pro}}}", "rgpt.yaml:1: models.phases.builder.model: a repository may choose only models that the operator lists in models.default, models.fallback or models.phases"},
-		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, gate, forges, triggers, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database"},
+		{"nonsense", "zoo: 1", "rgpt.yaml:1: zoo: unknown section; expected one of execution, findings, verification, environment, git, gate, forges, triggers, notifications, artifacts, brain, retention, ledger, logging, models, deliberation, server, temporal, worker, database"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 // Secrets returns the secret values that the settings contain or refer to, which the logger
 // redacts: the password of the database, the keys of model providers and of Temporal, the values of
-// their headers, the credentials of registries and forges. getenv is usually os.Getenv. Files that cannot be
+// their headers, the credentials of registries, forges and notification channels. getenv is usually os.Getenv. Files that cannot be
 // read are skipped; the code that uses them reports the error.
 func (c *Config) Secrets(getenv func(string) string) []string {
 	var out []string
@@ -33,20 +33,7 @@ func (c *Config) Secrets(getenv func(string) string) []string {
 		}
 	}
 	for _, p := range c.Models.Providers {
-		if p.APIKeyEnv != "" {
-			add(getenv(p.APIKeyEnv))
-		}
-		if p.APIKeyFile != "" {
-			if key, err := os.ReadFile(p.APIKeyFile); err == nil {
-				add(string(key))
-			}
-		}
-		add(passwordOf(p.BaseURL))
-		for name, value := range p.Headers {
-			if secretHeader(name) {
-				add(strings.TrimPrefix(value, "Bearer "))
-			}
-		}
+		p.secrets(getenv, add)
 	}
 	for _, f := range c.Forges {
 		f.secrets(getenv, add)
@@ -57,7 +44,28 @@ func (c *Config) Secrets(getenv func(string) string) []string {
 		}
 		add(passwordOf(t.Repo))
 	}
+	for _, n := range c.Notifications {
+		n.secrets(getenv, add)
+	}
 	return out
+}
+
+// secrets adds the provider's secret values that can be read.
+func (p Provider) secrets(getenv func(string) string, add func(string)) {
+	if p.APIKeyEnv != "" {
+		add(getenv(p.APIKeyEnv))
+	}
+	if p.APIKeyFile != "" {
+		if key, err := os.ReadFile(p.APIKeyFile); err == nil {
+			add(string(key))
+		}
+	}
+	add(passwordOf(p.BaseURL))
+	for name, value := range p.Headers {
+		if secretHeader(name) {
+			add(strings.TrimPrefix(value, "Bearer "))
+		}
+	}
 }
 
 func passwordOf(rawURL string) string {

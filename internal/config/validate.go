@@ -52,10 +52,9 @@ var forms = map[string]form{
 	"host":        {"a host name or address without a port", isHost},
 	"listen":      {"an address and port such as 127.0.0.1:8080", func(s string) bool { return isHostPort(s, 0) }},
 	"httpurl":     {"an http or https URL", func(s string) bool { return isURL(s, "http", "https") }},
-	"forgeurl":    {"an http or https URL without credentials and query", isForgeURL},
 	"mention":     {"a word such as @rgpt", func(s string) bool { return !strings.ContainsFunc(s, unicode.IsSpace) }},
 	"remotehost":  {"a host such as ssh.example.com or git.example.com:2222", isRemoteHost},
-	"registryurl": {"an http or https URL without a user, a query or a fragment", isRegistryURL},
+	"serviceurl":  {"an http or https URL without credentials, a query or a fragment", isServiceURL},
 	"packageglob": {"a pattern such as @acme/* or corp.example/*, without commas and spaces", isPackageGlob},
 	"storeurl":    {"a URL such as s3://bucket or file:///path", isStoreURL},
 	"postgresurl": {"a URL such as postgres://user@host:5432/name", func(s string) bool { return isURL(s, "postgres", "postgresql") }},
@@ -69,19 +68,14 @@ var forms = map[string]form{
 	"glob":        {"a path pattern such as .github/** or **/Jenkinsfile", func(s string) bool { return s != "" && glob.Check(s) == nil }},
 	"image":       {"the name of a container image such as node:24-bookworm", IsImage},
 	"imageglob":   {"a pattern for images such as node:* or registry.example.com/ci/**", func(s string) bool { return s != "" && glob.Check(s) == nil }},
-	"receiver":    {"page, or webhook: and the name of a webhook", isReceiver},
+	"receiver":    {"page, or webhook: or channel: and a name", isReceiver},
+	"clock":       {"a time of day such as 22:00", isClock},
 	"relpath":     {"a path or glob inside the repository", isRelativePath},
 }
 
 // IsName reports whether a text is a name as settings and webhooks have them: at most 63 lower-case
 // letters, digits, - and _, of which the first is a letter.
 func IsName(s string) bool { return namePattern.MatchString(s) }
-
-// isRegistryURL reports whether a text is the URL of a registry, to which paths are appended.
-func isRegistryURL(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && isURL(s, "http", "https") && u.User == nil && u.RawQuery == "" && !u.ForceQuery && !strings.Contains(s, "#")
-}
 
 // isPackageGlob reports whether a text is a pattern of names of packages. One that never matches would
 // reveal the names that it is meant to keep.
@@ -92,7 +86,7 @@ func isPackageGlob(s string) bool {
 
 // isReceiver reports whether a text names a receiver of reminders.
 func isReceiver(s string) bool {
-	return s == contract.ReceiverPage || namePattern.MatchString(contract.WebhookOf(s))
+	return s == contract.ReceiverPage || namePattern.MatchString(contract.WebhookOf(s)) || namePattern.MatchString(contract.ChannelOf(s))
 }
 
 func isRefPrefix(s string) bool {
@@ -240,6 +234,9 @@ func originOf(c *Config, key string) Origin {
 func (s *spec) showValue(v any) string {
 	switch v := v.(type) {
 	case string:
+		if u, err := url.Parse(v); err == nil && u.User != nil && !s.secret {
+			return "a URL with credentials, which are not shown"
+		}
 		return s.show(strconv.Quote(v))
 	case Toggle:
 		return s.show(strconv.Quote(string(v)))
@@ -287,11 +284,7 @@ func references(c *Config) []problem {
 			add(key+".provider", "expected "+oneOfProviders(c)+", got "+strconv.Quote(provider))
 		}
 	}
-	for i, one := range c.Execution.Approval.Reminders {
-		if (one.After > 0) == (one.Before > 0) {
-			add(fmt.Sprintf("execution.approval.reminders[%d]", i), "needs either after or before")
-		}
-	}
+	c.reminderProblems(add)
 	choice("models.default", c.Models.Default)
 	for _, phase := range slices.Sorted(maps.Keys(c.Models.Phases)) {
 		choice("models.phases."+phase, c.Models.Phases[phase])
@@ -307,6 +300,9 @@ func references(c *Config) []problem {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Triggers)) {
 		c.Triggers[name].problems("triggers."+name, c.Forges, add)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Notifications)) {
+		c.Notifications[name].problems("notifications."+name, add)
 	}
 	names := map[string]bool{}
 	for i, check := range c.Verification.Custom {
@@ -332,6 +328,21 @@ func references(c *Config) []problem {
 		add("temporal.tls.enabled", "must be true, because temporal.api_key_env is set and an API key requires TLS")
 	}
 	return out
+}
+
+func (c *Config) reminderProblems(add func(key, problem string)) {
+	for i, one := range c.Execution.Approval.Reminders {
+		key := fmt.Sprintf("execution.approval.reminders[%d]", i)
+		if (one.After > 0) == (one.Before > 0) {
+			add(key, "needs either after or before")
+		}
+		for j, to := range one.To {
+			name := contract.ChannelOf(to)
+			if _, known := c.Notifications[name]; name != "" && !known {
+				add(fmt.Sprintf("%s.to[%d]", key, j), fmt.Sprintf("expected the name of a channel (notifications), got %q", name))
+			}
+		}
+	}
 }
 
 func (c *Config) knows(provider string) bool {

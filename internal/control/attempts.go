@@ -54,7 +54,7 @@ func (r *Runs) attemptsOf(c Creation) (int, error) {
 	}
 	most := max(a.Max, a.Count)
 	if n > most {
-		return 0, wrong("%d attempts were requested, but only %d are allowed (execution.attempts.max)", n, most)
+		return 0, about(FieldAttempts, wrong("%d attempts were requested, but only %d are allowed (execution.attempts.max)", n, most))
 	}
 	if len(c.AttemptModels) > n {
 		return 0, wrong("%d models were named for %d attempts; name at most one for each", len(c.AttemptModels), n)

@@ -31,10 +31,11 @@ import (
 
 // Creation describes the run to create.
 type Creation struct {
-	Repo           string          // a directory on this host or a URL
+	Repo           string          // a directory on this host or a URL; empty with an issue: the issue's repository
 	Base           string          // branch, tag or commit to start from; empty: the checked-out commit, or the default branch
-	Goal           string          // the first line is the title
+	Goal           string          // the first line is the title; empty with an issue: the issue's title
 	Description    string          // more about the goal
+	Issue          string          `json:",omitempty"` // address of an issue on a forge that the run is about
 	Project        string          // empty: the repository's name
 	Model          string          // model of all agents, as provider/model; empty: as configured
 	Effort         contract.Effort `json:",omitempty"` // amount of reasoning of all agents; empty: as configured
@@ -57,6 +58,7 @@ type Creation struct {
 	Attempts      int                   `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
 	AttemptModels []string              `json:",omitempty"` // models of the attempts in their order, as provider/model, repeated if there are fewer; empty: as configured
 	configFrom    string                // commit whose rgpt.yaml and dev container apply; empty: Base
+	issue         *contract.Issue       // that the run is about, as it is now
 	environment   *environment.Settings // of an earlier run that the run continues; nil: as Environment says
 }
 
@@ -86,8 +88,7 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 		return out, err
 	}
 	operator := r.Config
-	r, title, description, err := r.accept(&c)
-	if err != nil {
+	if r, err = r.accept(&c); err != nil {
 		return out, err
 	}
 	digest, err := digestOf(c)
@@ -98,6 +99,10 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 		return deref(known), err
 	}
 	count, err := r.attemptsOf(c)
+	if err != nil {
+		return out, err
+	}
+	title, description, err := r.wholeGoal(ctx, &c, &out)
 	if err != nil {
 		return out, err
 	}
@@ -125,19 +130,19 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 }
 
 // accept checks a request and completes it. It returns the runs of the installation with the settings
-// of the request, and its goal.
-func (r *Runs) accept(c *Creation) (asked *Runs, title, description string, err error) {
+// of the request.
+func (r *Runs) accept(c *Creation) (asked *Runs, err error) {
 	c.nameGoal()
 	if err := c.Check(); err != nil {
-		return nil, "", "", err
+		return nil, err
 	}
 	if asked, err = r.with(*c); err != nil {
-		return nil, "", "", err
+		return nil, err
 	}
-	if title, description, err = asked.goal(*c); err == nil {
+	if _, _, err = asked.goal(*c); err == nil && c.Repo != "" {
 		c.Repo, err = withPath(c.Repo)
 	}
-	return asked, title, description, err
+	return asked, err
 }
 
 // with returns the runs of an installation with the configuration settings that apply to one creation
@@ -226,33 +231,36 @@ func (c Creation) Check() error {
 	if _, _, err := c.goal(); err != nil {
 		return err
 	}
-	if c.Repo == "" {
-		return wrong("no repository given; specify a directory or a URL (--repo)")
+	if c.Repo == "" && c.Issue == "" {
+		return about(FieldRepo, wrong("no repository given; specify a directory or a URL (--repo), or an issue on a forge (--issue)"))
+	}
+	if c.PrepareOnly && c.Issue != "" {
+		return wrong("a run that only prepares an environment is about no issue; omit --issue")
 	}
 	if c.PrepareOnly && c.Environment == EnvironmentNone {
 		return wrong("a build requires an environment; omit --env none")
 	}
 	if err := checkLabels(c.Labels); err != nil {
-		return err
+		return about(FieldLabels, err)
 	}
 	if err := c.checkAttempts(); err != nil {
-		return err
+		return about(FieldAttempts, err)
 	}
 	if err := CheckSampling(nil, c.Effort); err != nil || c.Model == "" {
-		return err
+		return about(FieldEffort, err)
 	}
-	return CheckModel(c.Model)
+	return about(FieldModel, CheckModel(c.Model))
 }
 
 // goal splits the goal into title and description.
 func (c Creation) goal() (title, description string, err error) {
 	if !utf8.ValidString(c.Goal+c.Description) || strings.ContainsRune(c.Goal+c.Description, 0) {
-		return "", "", wrong("the goal must be valid UTF-8 without NUL bytes")
+		return "", "", about(FieldGoal, wrong("the goal must be valid UTF-8 without NUL bytes"))
 	}
 	title, description, _ = strings.Cut(strings.TrimSpace(c.Goal), "\n")
 	title, description = strings.TrimSpace(title), strings.TrimSpace(strings.TrimSpace(description)+"\n\n"+c.Description)
-	if title == "" {
-		return "", "", wrong(`the goal is empty; describe what the change should achieve, such as --goal "Add dark mode"`)
+	if title == "" && c.Issue == "" {
+		return "", "", about(FieldGoal, wrong(`the goal is empty; describe what the change should achieve, such as --goal "Add dark mode"`))
 	}
 	return title, description, nil
 }
@@ -261,8 +269,8 @@ func (c Creation) goal() (title, description string, err error) {
 func (r *Runs) goal(c Creation) (title, description string, err error) {
 	title, description, err = c.goal()
 	if most := r.Config.Execution.MaxGoalBytes.Int64(); err == nil && int64(len(title)+len(description)) > most {
-		err = wrong("the goal is %d bytes long, more than the %d allowed (execution.max_goal_bytes); shorten it, and move details to files in the repository",
-			len(title)+len(description), most)
+		err = about(FieldGoal, wrong("the goal is %d bytes long, more than the %d allowed (execution.max_goal_bytes); shorten it, and move details to files in the repository",
+			len(title)+len(description), most))
 	}
 	return title, description, err
 }
@@ -333,13 +341,13 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	if err := r.chooseEnvironment(c, s, &spec); err != nil {
 		return store.NewRun{}, err
 	}
-	s.CreatedBy = c.By
+	s.CreatedBy, s.Issue = c.By, c.issue
 	s.PlanOnly, s.ApprovePlan, s.ApproveRelease = c.PlanOnly, s.ApprovePlan || c.ApprovePlan, s.ApproveRelease || c.ApproveRelease
 	if c.Push || c.PullRequest || c.Remote != "" {
 		s.Release.Push, s.Release.Remote = true, c.Remote
 	}
 	if err := withPullRequest(cfg, c, s); err != nil {
-		return store.NewRun{}, err
+		return store.NewRun{}, about(FieldPullRequest, err)
 	}
 	if s.Release.Push && s.Release.Remote == "" {
 		s.Release.Remote = "origin"
@@ -354,7 +362,7 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 		return store.NewRun{}, err
 	}
 	if err := allowedLabels(s.Gate, c.Labels); err != nil {
-		return store.NewRun{}, err
+		return store.NewRun{}, about(FieldLabels, err)
 	}
 	project := cmp.Or(c.Project, setup.ProjectOf(repo.URL))
 	if spec.Verification.Durations, err = r.durations(ctx, project, repo.URL, spec.Verification.Shards); err != nil {
@@ -396,14 +404,14 @@ func (r *Runs) choosePlanner(ctx context.Context, cfg *config.Config, c Creation
 		return nil
 	}
 	if err := chooseModel(cfg, s, c.Model); err != nil {
-		return err
+		return about(FieldModel, err)
 	}
 	if err := r.setEffort(ctx, s.Models, c.Effort); err != nil {
-		return err
+		return about(FieldEffort, err)
 	}
 	if s.Deliberation != nil {
 		if err := r.setEffort(ctx, s.Deliberation.Models, c.Effort); err != nil {
-			return err
+			return about(FieldEffort, err)
 		}
 	}
 	if s.PlanGiven = c.Plan != nil; s.PlanGiven {
@@ -412,7 +420,7 @@ func (r *Runs) choosePlanner(ctx context.Context, cfg *config.Config, c Creation
 			return err
 		}
 	}
-	return probe(ctx, cfg, *s)
+	return about(FieldModel, probe(ctx, cfg, *s))
 }
 
 // chooseEnvironment sets the run's environment if its creation specifies one.
@@ -452,8 +460,11 @@ func (r *Runs) resolve(ctx context.Context, c Creation, out *Created) (contract.
 		return contract.Repo{}, nil, err
 	}
 	repo, info, err := workspaces.Resolve(ctx, c.Repo, c.Base)
+	if workspace.IsAboutBase(err) {
+		return repo, nil, about(FieldBase, err)
+	}
 	if err != nil {
-		return repo, nil, err
+		return repo, nil, about(FieldRepo, err)
 	}
 	start, err := workspaces.Start(ctx, repo)
 	if err != nil {

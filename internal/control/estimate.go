@@ -34,15 +34,17 @@ func (r *Runs) Estimate(ctx context.Context, c Creation) (Estimate, error) {
 		return Estimate{}, err
 	}
 	operator := r.Config
-	r, _, _, err = r.accept(&c)
-	if err != nil {
+	if r, err = r.accept(&c); err != nil {
 		return Estimate{}, err
 	}
 	if c.PlanOnly || c.PrepareOnly {
-		return Estimate{}, wrong("estimates are based on earlier runs that were released, so none is possible for a run that only makes a plan or an environment; omit plan_only and prepare_only")
+		return Estimate{}, about(FieldPlanOnly, wrong("estimates are based on earlier runs that were released, so none is possible for a run that only makes a plan or an environment; omit plan_only and prepare_only"))
 	}
 	count, err := r.attemptsOf(c)
 	if err != nil {
+		return Estimate{}, err
+	}
+	if _, _, err := r.wholeGoal(ctx, &c, &out); err != nil {
 		return Estimate{}, err
 	}
 	n, cfg, err := r.draft(ctx, c, count, operator, &out)

@@ -45,7 +45,7 @@ func (f FollowUp) creation(old store.Run) Creation {
 	c := Creation{
 		Repo: old.Repo, Project: old.Project, Goal: f.Goal, Description: f.Description, Model: f.Model, Effort: f.Effort, PlanBy: f.PlanBy, By: f.By,
 		ApprovePlan: f.ApprovePlan || s.ApprovePlan, ApproveRelease: f.ApproveRelease || s.ApproveRelease,
-		Push: s.Release.Push, PullRequest: s.Release.PullRequest != nil, Settings: f.Settings, Key: f.Key,
+		issue: s.Issue, Push: s.Release.Push, PullRequest: s.Release.PullRequest != nil, Settings: f.Settings, Key: f.Key,
 	}
 	if s.Release.Push {
 		c.Remote = s.Release.Remote

@@ -53,10 +53,12 @@ type Spawning struct {
 	ForceGamma   bool                  // GAMMA joins at the start
 	Mode         contract.PipelineMode // empty: as configured
 	Model        string                // model of all members, as provider/model; empty: as configured
-	Effort       contract.Effort       `json:",omitempty"` // amount of reasoning of all members; empty: as configured
-	Timeout      int                   // time limit of the exchange in seconds; 0: the task's, or as configured
-	Key          string                // idempotency key: requests with the same key create only one pipeline
-	By           string                `json:"-"` // who creates it: a person, or a client such as contract.ByAPI
+	// Models are the models of single members (alpha, beta, gamma), as provider/model, instead of Model.
+	Models  map[contract.Agent]string `json:",omitempty"`
+	Effort  contract.Effort           `json:",omitempty"` // amount of reasoning of all members; empty: as configured
+	Timeout int                       // time limit of the exchange in seconds; 0: the task's, or as configured
+	Key     string                    // idempotency key: requests with the same key create only one pipeline
+	By      string                    `json:"-"` // who creates it: a person, or a client such as contract.ByAPI
 }
 
 // Spawned is a pipeline that was created, now or by an earlier request with the same key.
@@ -74,19 +76,32 @@ func (s Spawning) Check() error {
 		err = s.checkModels()
 	}
 	if err == nil && (s.Timeout < 0 || s.Timeout > maxSeconds) {
-		err = wrong("the timeout is %d seconds; it must be 1 to %d seconds, or omitted", s.Timeout, maxSeconds)
+		err = about(FieldTimeout, wrong("the timeout is %d seconds; it must be 1 to %d seconds, or omitted", s.Timeout, maxSeconds))
 	}
 	return err
 }
 
 func (s Spawning) checkModels() error {
 	if err := checkMode(s.Mode); err != nil {
-		return err
+		return about(FieldMode, err)
 	}
-	if err := CheckSampling(nil, s.Effort); err != nil || s.Model == "" {
-		return err
+	if err := CheckSampling(nil, s.Effort); err != nil {
+		return about(FieldEffort, err)
 	}
-	return CheckModel(s.Model)
+	if s.Model != "" {
+		if err := CheckModel(s.Model); err != nil {
+			return about(FieldModel, err)
+		}
+	}
+	for _, agent := range slices.Sorted(maps.Keys(s.Models)) {
+		if !contract.Member(strings.ToUpper(string(agent))).Valid() || agent != contract.Agent(strings.ToLower(string(agent))) {
+			return about(FieldModels, wrong("the agent %.100q has no model in a pipeline; must be one of alpha, beta and gamma", agent))
+		}
+		if err := CheckModel(s.Models[agent]); err != nil {
+			return about(FieldOfMember(agent), err)
+		}
+	}
+	return nil
 }
 
 func checkMode(mode contract.PipelineMode) error {
@@ -107,9 +122,9 @@ func (s Spawning) task() (t Task, err error) {
 		return t, wrong("the task and the request have different objectives; specify only one")
 	}
 	if t.Objective = cmp.Or(said, own); t.Objective == "" {
-		return t, wrong(`the objective is empty; specify one, such as --objective "Design a caching strategy"`)
+		return t, about(FieldObjective, wrong(`the objective is empty; specify one, such as --objective "Design a caching strategy"`))
 	}
-	return t, t.Check()
+	return t, about(FieldObjective, t.Check())
 }
 
 // Spawn checks all inputs, then creates the pipeline and starts it. If it returns an error, no
@@ -123,7 +138,7 @@ func (p *Pipelines) Spawn(ctx context.Context, s Spawning) (Spawned, error) {
 		return Spawned{}, err
 	}
 	if most := p.Config.Execution.MaxGoalBytes.Int64(); int64(task.size()) > most {
-		return Spawned{}, wrong("the objective and task are %d bytes long in total, more than the %d allowed (execution.max_goal_bytes); shorten them", task.size(), most)
+		return Spawned{}, about(FieldObjective, wrong("the objective and task are %d bytes long in total, more than the %d allowed (execution.max_goal_bytes); shorten them", task.size(), most))
 	}
 	digest, err := digestOf(s)
 	if err != nil {
@@ -187,8 +202,11 @@ func (p *Pipelines) settings(ctx context.Context, s Spawning) (contract.Delibera
 	if err != nil {
 		return settings, err
 	}
-	if err := p.runs().setEffort(ctx, settings.Models, s.Effort); err != nil {
+	if err := p.memberModels(&settings, s); err != nil {
 		return settings, err
+	}
+	if err := p.runs().setEffort(ctx, settings.Models, s.Effort); err != nil {
+		return settings, about(FieldEffort, err)
 	}
 	settings.ForceGamma = s.ForceGamma
 	if s.AutoContinue != nil {
@@ -216,14 +234,39 @@ func (p *Pipelines) models(ctx context.Context, mode contract.PipelineMode, name
 	}
 	chosen, err := Model(p.Config, name)
 	if err != nil {
-		return settings, err
+		return settings, about(FieldModel, err)
 	}
 	scripted := p.Config.Models.Providers[chosen.Provider].Kind == string(model.KindScripted)
 	if mode == contract.ModeLocal && !scripted {
-		return settings, wrong("local mode uses the scripted model, not %s; omit the model, or use openrouter mode", name)
+		return settings, about(FieldModel, wrong("local mode uses the scripted model, not %s; omit the model, or use openrouter mode", name))
 	}
 	deliberateWith(p.Config, &settings, chosen)
 	return settings, nil
+}
+
+// memberModels sets the models that a request names for single members, and the mode that follows from
+// them.
+func (p *Pipelines) memberModels(settings *contract.DeliberationSettings, s Spawning) error {
+	for _, m := range contract.Members() {
+		agent := m.Agent()
+		name := s.Models[agent]
+		if name == "" {
+			continue
+		}
+		chosen, err := Model(p.Config, name)
+		if err != nil {
+			return about(FieldOfMember(agent), err)
+		}
+		if s.Mode == contract.ModeLocal && p.Config.Models.Providers[chosen.Provider].Kind != string(model.KindScripted) {
+			return about(FieldOfMember(agent), wrong("local mode uses the scripted model, not %s; omit the model, or use openrouter mode", name))
+		}
+		settings.Models[agent] = chosen
+		settings.ModelSources[agent] = requestedModel
+	}
+	if len(s.Models) > 0 {
+		settings.Mode = setup.ModeOf(p.Config, settings.Models)
+	}
+	return nil
 }
 
 // deliberateWith sets one model for all members. A scripted model uses mode local.

@@ -60,10 +60,16 @@ type Service interface {
 	RequestReviews(ctx context.Context, repo string, number int64, reviewers Reviewers) error
 	// Review adds a review with comments on lines. It neither approves nor rejects.
 	Review(ctx context.Context, repo string, number int64, review NewReview) error
+	// Approvals returns the people who approved the current head commit of a pull request and have not
+	// withdrawn it, each once, sorted. Programs do not count, nor does who opened it.
+	Approvals(ctx context.Context, repo string, number int64) ([]string, error)
 	// Merge merges a pull request whose head is the given commit. It returns the commit on the base.
 	// A head that has moved, and a pull request that cannot be merged, are a LOGIC_ERROR with
 	// CodeMergeConflict. It succeeds if the pull request was merged already with this head.
 	Merge(ctx context.Context, repo string, number int64, merge Merge) (string, error)
+	// Branch returns the newest commit of a branch; of the default branch if it is empty. A branch that does
+	// not exist is a CONFIG_ERROR with CodeRepository.
+	Branch(ctx context.Context, repo, branch string) (commit string, err error)
 	// DeleteBranch deletes a branch. It succeeds if the branch does not exist.
 	DeleteBranch(ctx context.Context, repo, branch string) error
 

@@ -173,5 +173,8 @@ var fenceLike = regexp.MustCompile(`(?i)<(\s*/?\s*untrusted)`)
 // defused changes a text so that it cannot end its fence.
 func defused(text string) string { return fenceLike.ReplaceAllString(text, "<\u200b$1") }
 
+// Unfenced returns a hostile text for a place outside of a fence, where it can neither begin nor end one.
+func Unfenced(text string) string { return defused(text) }
+
 // Fenced marks a text as data for a model, outside of a template.
 func Fenced(name, text string) string { return fence(name, text) }

@@ -458,7 +458,7 @@ func PullRequest(cfg *config.Config) *contract.PullRequestSettings {
 	p := cfg.Git.PullRequest
 	return &contract.PullRequestSettings{
 		Base: p.Base, Draft: contract.DraftPolicy(p.Draft), Labels: p.Labels, Reviewers: p.Reviewers, CodeOwners: p.CodeOwners,
-		Statuses: p.Statuses, Comments: p.Comments, Link: cfg.Server.URL,
+		Statuses: p.Statuses, Comments: p.Comments, CloseIssue: p.CloseIssue, CommentIssue: p.CommentIssue, Link: cfg.Server.URL,
 	}
 }
 

@@ -70,7 +70,7 @@ deliberation:
   moves_per_turn: 17
   text_limit: 18KiB
   entries: 190
-git: {branch_prefix: work/, release: pull_request, pull_request: {base: trunk, draft: always, labels: [x], reviewers: [bob], code_owners: false, statuses: false, comments: false}, remote: upstream, author_name: Ada, author_email: ada@example.com, protected: [deploy/**], stay: 32h, max_repairs: 33}
+git: {branch_prefix: work/, release: pull_request, pull_request: {base: trunk, draft: always, labels: [x], reviewers: [bob], code_owners: false, statuses: false, comments: false, close_issue: false, comment_issue: false}, remote: upstream, author_name: Ada, author_email: ada@example.com, protected: [deploy/**], stay: 32h, max_repairs: 33}
 verification:
   auto_detect: false
   shards: 6

@@ -165,6 +165,9 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 			return added, "", err
 		}
 	}
+	if pr.State == forge.Open {
+		s.merge(ctx, service, *w, pr)
+	}
 	more, err := forgeevents.Add(ctx, s.Store, found)
 	return added + more, reason, err
 }

@@ -59,9 +59,27 @@ func (s *Service) Receive(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, fault.Of(err).Message)
 		return
 	}
+	s.pass(w, r, name, event)
+}
+
+// pass passes a webhook of a forge to what it concerns.
+func (s *Service) pass(w http.ResponseWriter, r *http.Request, name string, event webhook.Event) {
+	asked := false
+	if s.Ask != nil {
+		var err error
+		if asked, err = s.Ask(r.Context(), name, event); err != nil {
+			s.Log.WarnContext(r.Context(), "A webhook of a forge could not be passed to the triggers", "forge", name, "error", err)
+			w.WriteHeader(http.StatusServiceUnavailable) // it is sent again, or polling finds what it said
+			return
+		}
+	}
 	d, concerns := deliveryOf(name, event)
 	if !concerns {
-		telemetry.CountForgeWebhook(telemetry.HookIgnored)
+		outcome := telemetry.HookIgnored
+		if asked {
+			outcome = telemetry.HookAccepted
+		}
+		telemetry.CountForgeWebhook(outcome)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/forge/webhook"
 	"github.com/rocketgpt/orchestrator/internal/stay"
 	"github.com/rocketgpt/orchestrator/internal/store/forgeevents"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
@@ -271,4 +273,33 @@ func TestAThousandWebhooksDuplicatedReorderedForgedAndHugeHaveTheEffectOfWhatHap
 	}
 	require.Less(t, looks, 10*prs+comments, "webhooks of one pull request share looks")
 	t.Logf("%d webhooks, %d stored, %d messages, %d looks; 95%% were accepted within %s", len(hooks), comments, len(sent), looks, p95(times))
+}
+
+func TestAWebhookReachesTheTriggersWhateverItConcerns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.opens(t, 7)
+	address, s := hooked(t, w, 0)
+	var asked []string
+	var fails error
+	s.Ask = func(_ context.Context, name string, e webhook.Event) (bool, error) {
+		asked = append(asked, fmt.Sprintf("%s %s %s", name, e.Kind, e.Subject))
+		return !e.Subject.PullRequest, fails
+	}
+	onIssue := commentHook(2, 8, "delivery-2")
+	onIssue.body = strings.Replace(onIssue.body, `,"pull_request":{}`, "", 1)
+	for _, h := range []hook{commentHook(1, 7, "delivery-1"), onIssue} {
+		status, _ := h.post(t, address)
+		require.Equal(t, http.StatusAccepted, status)
+	}
+	require.Equal(t, []string{"work comment pull request 7", "work comment issue 8"}, asked)
+	require.Equal(t, 1, w.count(t, "orchestrator_forge_deliveries"), "that about the pull request")
+	fails = errors.New("the database is away")
+	status, text := onIssue.post(t, address)
+	require.Equal(t, http.StatusServiceUnavailable, status, "the forge sends it again")
+	require.Empty(t, text)
+	forged := onIssue
+	forged.secret = "guessed"
+	_, _ = forged.post(t, address)
+	require.Len(t, asked, 3, "a forged one reaches nobody")
 }

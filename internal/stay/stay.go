@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/forge/webhook"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/forgeevents"
 )
@@ -45,12 +46,16 @@ type Options struct {
 	Store      *store.Store
 	Runs       Runs
 	Forges     Forges
+	Merges     Merges // nil: no pull request is added to a merge queue
 	Settings   map[string]config.Forge
 	Mention    string           // in comments of a conversation that are for a run
 	Commenters forge.Permission // that people need so that their comments count
 	Ignore     []string         // patterns for logins whose comments do not count; * stands for any characters
-	Log        *slog.Logger
-	Getenv     func(string) string // for the secrets of webhooks; default os.Getenv
+	// Ask, if set, is called with each webhook of a forge, and reports whether it concerns more than pull
+	// requests.
+	Ask    func(ctx context.Context, forge string, e webhook.Event) (bool, error)
+	Log    *slog.Logger
+	Getenv func(string) string // for the secrets of webhooks; default os.Getenv
 
 	Tick        time.Duration // between checks for work without a notification
 	FirstWait   time.Duration // after the first failure

@@ -139,14 +139,32 @@ var (
 	// WebhookAttempts counts delivery attempts to webhooks. Outcome is delivered, pending (it will
 	// be retried) or failed (it was the last attempt).
 	WebhookAttempts = counter("rgpt_webhook_attempts_total", "Webhook delivery attempts, by outcome.", "outcome")
+	// NotificationMessages counts attempts to send messages on notification channels, by kind of channel.
+	// Outcome is sent, pending (it will be repeated), failed or dropped.
+	NotificationMessages = counter("rgpt_notification_messages_total", "Attempts to send messages on notification channels, by kind of channel and outcome: sent, pending (will be repeated), failed or dropped.", "kind", "outcome")
 	// ForgeEvents counts what happened to pull requests of runs that watch their branches; outcome is
 	// sent, ignored or failed.
 	ForgeEvents = counter("rgpt_forge_events_total", "Events of pull requests whose runs watch their branches, by kind (check, comment, closed, merged, pushed) and outcome: sent (to the run), ignored or failed.", "kind", "outcome")
 	// ForgeLooks counts looks at such pull requests; outcome is ok or failed.
 	ForgeLooks = counter("rgpt_forge_looks_total", "Looks at pull requests whose runs watch their branches, by outcome: ok or failed.", "outcome")
+	// MergeQueueEnded counts pull requests that left a merge queue; result is merged or returned.
+	MergeQueueEnded = counter("rgpt_merge_queue_ended_total", "Pull requests that left a merge queue, by result: merged or returned.", "result")
+	// MergeQueueCheckRuns counts commits of merge queues whose checks ran.
+	MergeQueueCheckRuns = counter("rgpt_merge_queue_check_runs_total", "Commits whose checks ran for a merge queue.")
+	// MergeQueueDecided counts the pull requests that these checks decided about.
+	MergeQueueDecided = counter("rgpt_merge_queue_decided_total", "Pull requests of merge queues that checks decided about. The difference to rgpt_merge_queue_check_runs_total is what testing several at once saved.")
 	// ForgeWebhooks counts requests to the address for the webhooks of forges; outcome is accepted,
 	// duplicate, ignored (of no interest) or refused.
 	ForgeWebhooks = counter("rgpt_forge_webhooks_total", "Webhooks of forges, by outcome: accepted, duplicate, ignored (of no interest) or refused.", "outcome")
+	// TriggerFirings counts what fired triggers and has ended; source is what fires the trigger, or
+	// unknown; state is fired, skipped or failed.
+	TriggerFirings = counter("rgpt_trigger_firings_total", "Deliveries of triggers that have ended, by source of the trigger and state: fired, skipped or failed.", "source", "state")
+	// TriggerEvents counts CloudEvents for triggers; outcome is as for ForgeWebhooks.
+	TriggerEvents = counter("rgpt_trigger_events_total", "CloudEvents for triggers, by outcome: accepted, duplicate, ignored (of another type) or refused.", "outcome")
+	// TriggersWaiting is the age of the oldest delivery of a trigger that waits.
+	TriggersWaiting = gauge("rgpt_trigger_oldest_waiting_seconds", "Age of the oldest delivery of a trigger that waits.")
+	// TriggerLooks counts looks at forges for what fires triggers; outcome is ok or failed.
+	TriggerLooks = counter("rgpt_trigger_looks_total", "Looks at forges for what fires triggers, by outcome: ok or failed.", "outcome")
 	// DatabaseDuration is the duration of database operations.
 	DatabaseDuration = histogram("rgpt_database_duration_seconds", "Duration of database operations.",
 		[]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}, "operation", "outcome")
@@ -534,6 +552,16 @@ func CountToolCall(tool string, code contract.Code) {
 // CountWebhook records the outcome of a delivery attempt to a webhook.
 func CountWebhook(outcome string) { WebhookAttempts.WithLabelValues(outcome).Inc() }
 
+// CountNotification records the outcome of an attempt to send a message on a notification channel.
+func CountNotification(kind, outcome string) {
+	NotificationMessages.WithLabelValues(kind, outcome).Inc()
+}
+
+// ExpectNotification exports the number of such attempts as 0 until there are any.
+func ExpectNotification(kind, outcome string) {
+	NotificationMessages.WithLabelValues(kind, outcome)
+}
+
 // CountForgeEvent records the outcome of an event of a pull request.
 func CountForgeEvent(kind, outcome string) { ForgeEvents.WithLabelValues(kind, outcome).Inc() }
 
@@ -546,6 +574,15 @@ func CountForgeLook(ok bool) {
 	ForgeLooks.WithLabelValues(outcome).Inc()
 }
 
+// CountTriggerLook records a look at a forge for what fires a trigger.
+func CountTriggerLook(ok bool) {
+	outcome := "failed"
+	if ok {
+		outcome = "ok"
+	}
+	TriggerLooks.WithLabelValues(outcome).Inc()
+}
+
 // The outcomes of webhooks of forges.
 const (
 	HookAccepted  = "accepted"
@@ -556,6 +593,53 @@ const (
 
 // CountForgeWebhook records the outcome of a webhook of a forge.
 func CountForgeWebhook(outcome string) { ForgeWebhooks.WithLabelValues(outcome).Inc() }
+
+// UnknownTrigger is the source of a trigger that the configuration does not have.
+const UnknownTrigger = "unknown"
+
+// CountTriggerFirings records how many deliveries of a trigger ended in a state.
+func CountTriggerFirings(source, state string, n int) {
+	TriggerFirings.WithLabelValues(source, state).Add(float64(n))
+}
+
+// CountTriggerEvent records the outcome of a CloudEvent for a trigger.
+func CountTriggerEvent(outcome string) { TriggerEvents.WithLabelValues(outcome).Inc() }
+
+// ObserveTriggersWaiting records the age of the oldest delivery that waits.
+func ObserveTriggersWaiting(age time.Duration) { TriggersWaiting.WithLabelValues().Set(age.Seconds()) }
+
+// ExpectTriggers exports the metrics of triggers as 0 from the start, in a process that serves them.
+func ExpectTriggers() {
+	for _, source := range []string{"issue", "comment", "check", "schedule", "event", "command", UnknownTrigger} {
+		for _, state := range []string{"fired", "skipped", "failed"} {
+			TriggerFirings.WithLabelValues(source, state)
+		}
+	}
+	for _, outcome := range []string{HookAccepted, HookDuplicate, HookIgnored, HookRefused} {
+		TriggerEvents.WithLabelValues(outcome)
+	}
+	TriggersWaiting.WithLabelValues()
+}
+
+// CountMergeQueueEnded records pull requests that left a merge queue.
+func CountMergeQueueEnded(result string, n int) {
+	MergeQueueEnded.WithLabelValues(result).Add(float64(n))
+}
+
+// CountMergeQueueChecks records commits whose checks ran, and pull requests that these decided about.
+func CountMergeQueueChecks(runs, decided int) {
+	MergeQueueCheckRuns.WithLabelValues().Add(float64(runs))
+	MergeQueueDecided.WithLabelValues().Add(float64(decided))
+}
+
+// ExpectMergeQueues exports the metrics of merge queues as 0 until there are any.
+func ExpectMergeQueues() {
+	for _, result := range []string{"merged", "returned"} {
+		MergeQueueEnded.WithLabelValues(result)
+	}
+	MergeQueueCheckRuns.WithLabelValues()
+	MergeQueueDecided.WithLabelValues()
+}
 
 // ExpectRegistries exports the questions to registries as 0 until there are any.
 func ExpectRegistries() {
@@ -573,6 +657,7 @@ func ExpectForges() {
 	}
 	for _, outcome := range []string{"ok", "failed"} {
 		ForgeLooks.WithLabelValues(outcome)
+		TriggerLooks.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{HookAccepted, HookDuplicate, HookIgnored, HookRefused} {
 		ForgeWebhooks.WithLabelValues(outcome)

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rocketgpt/orchestrator/internal/outbound"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
@@ -25,11 +25,6 @@ const (
 	again = time.Second
 	// sweepEvery is the interval at which old entries are removed.
 	sweepEvery = time.Hour
-	// growth is the factor between one wait and the next.
-	growth = 3
-	// jitter is the random part of a wait, so that deliveries that failed together are not retried
-	// together.
-	jitter = 0.2
 )
 
 // lease returns the duration of the lease on a delivery.
@@ -197,20 +192,9 @@ func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	}
 	out.Status = store.DeliveryFailed
 	if d.Used < allowed && (d.Event != nil || d.Test) {
-		out.Status, out.Wait = store.DeliveryPending, h.wait(d.Used, r.retryAfter)
+		out.Status, out.Wait = store.DeliveryPending, outbound.Wait(h.settings.FirstWait, h.settings.LongestWait, d.Used, r.retryAfter)
 	}
 	return out
-}
-
-// wait returns the wait after a number of attempts: it increases with each attempt, is at least as
-// long as the receiver requested, and never exceeds the limit.
-func (h *Hooks) wait(attempts int, asked time.Duration) time.Duration {
-	wait := h.settings.FirstWait
-	for range attempts - 1 {
-		wait = min(wait*growth, h.settings.LongestWait)
-	}
-	wait = time.Duration(float64(wait) * (1 - jitter + 2*jitter*rand.Float64())) //nolint:gosec // chance, no secret
-	return min(max(wait, asked), h.settings.LongestWait)
 }
 
 // Test sends a test event to a webhook, even a disabled one, and returns the result. Repeated calls

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/outbound"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 )
@@ -179,7 +180,7 @@ func (h *Hooks) checkURL(text string) error {
 	case u.Fragment != "":
 		return wrong("url: must not contain a fragment (#…), because it is never sent")
 	}
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !h.settings.AllowPrivate && guardian.SafeAddr(ip) != nil {
+	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !h.settings.AllowPrivate && !outbound.Public(ip) {
 		return wrong("url: %s is a private, loopback or otherwise reserved address; see server.webhooks.allow_private", ip)
 	}
 	return nil

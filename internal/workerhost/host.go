@@ -77,6 +77,7 @@ func Run(ctx context.Context, o Options) error {
 	if has(o, "run") { // the pipeline metrics count its records
 		telemetry.ExpectPipelines()
 		telemetry.ExpectChoices()
+		telemetry.ExpectMergeQueues()
 		retention.ExpectMetrics(retention.OriginSchedule)
 	}
 	if has(o, "tester") || has(o, "builder") || has(o, "repair") { // their commands run in sandboxes
@@ -235,6 +236,8 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 			workflows.RegisterRun(w)
 			workflows.RegisterDeliberation(w)
 			workflows.RegisterAttempts(w)
+			workflows.RegisterMergeQueue(w)
+			workflows.RegisterTrigger(w)
 		case "planner":
 			workflows.RegisterMember(w)
 		case "builder":

@@ -33,6 +33,7 @@ const (
 // commitObject is a commit to be created.
 type commitObject struct {
 	tree, parent string
+	second       string // another parent; empty: none
 	name, email  string
 	date         time.Time
 	message      string
@@ -44,6 +45,9 @@ func (c commitObject) encode() []byte {
 	fmt.Fprintf(&b, "tree %s\n", c.tree)
 	if c.parent != "" {
 		fmt.Fprintf(&b, "parent %s\n", c.parent)
+	}
+	if c.second != "" {
+		fmt.Fprintf(&b, "parent %s\n", c.second)
 	}
 	who := fmt.Sprintf("%s <%s> %d +0000", identity(c.name, defaultAuthor), identity(c.email, defaultEmail), max(c.date.Unix(), 0))
 	fmt.Fprintf(&b, "author %s\ncommitter %s\n\n%s", who, who, c.message)

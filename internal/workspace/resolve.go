@@ -33,7 +33,7 @@ type Info struct {
 func (m *Manager) Resolve(ctx context.Context, repo, rev string) (contract.Repo, Info, error) {
 	src, err := parseSource(repo)
 	if err == nil && (strings.HasPrefix(rev, "-") || strings.ContainsAny(rev, "\x00\n\r")) {
-		err = repoFault("%q is not a valid base; specify a branch, a tag or a commit id", rev)
+		err = baseError{repoFault("%q is not a valid base; specify a branch, a tag or a commit id", rev)}
 	}
 	if err != nil {
 		return contract.Repo{}, Info{}, err
@@ -140,7 +140,7 @@ func (m *Manager) resolveRev(ctx context.Context, top, rev, branch string) (stri
 	case len(names) == 0:
 		return "", emptyFault(top)
 	case rev == "":
-		return "", repoFault("the branch %s, checked out in %s, has no commits; specify a base, such as %s", branch, top, list(nearest(branch, names)))
+		return "", baseError{repoFault("the branch %s, checked out in %s, has no commits; specify a base, such as %s", branch, top, list(nearest(branch, names)))}
 	default:
 		return "", unknownBase(top, rev, names)
 	}
@@ -151,7 +151,19 @@ func emptyFault(repo string) error {
 }
 
 func unknownBase(repo, rev string, names []string) error {
-	return repoFault("%s has no branch, tag or commit %q; available: %s", repo, rev, list(nearest(rev, names)))
+	return baseError{repoFault("%s has no branch, tag or commit %q; available: %s", repo, rev, list(nearest(rev, names)))}
+}
+
+// baseError is an error of Resolve about the base.
+type baseError struct{ error }
+
+// Unwrap lets fault.Of see the class and code.
+func (e baseError) Unwrap() error { return e.error }
+
+// IsAboutBase reports whether an error of Resolve is about the base, not about the repository.
+func IsAboutBase(err error) bool {
+	var e baseError
+	return errors.As(err, &e)
 }
 
 func list(names []string) string { return strings.Join(names, ", ") }
@@ -193,7 +205,7 @@ func (m *Manager) resolveURL(ctx context.Context, src source, rev string) (contr
 		commit = rev
 	}
 	if commit == "" && rev == "" {
-		return contract.Repo{}, Info{}, repoFault("%s does not report its default branch; specify a base, such as %s", src, list(nearest("main", refs.names)))
+		return contract.Repo{}, Info{}, baseError{repoFault("%s does not report its default branch; specify a base, such as %s", src, list(nearest("main", refs.names)))}
 	}
 	if commit == "" {
 		return contract.Repo{}, Info{}, unknownBase(src.String(), rev, refs.names)

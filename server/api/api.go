@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/version"
@@ -34,6 +35,7 @@ type Server struct {
 	Artifacts  *artifact.Store
 	Runs       *control.Runs
 	Hooks      *webhook.Hooks
+	Notifier   *notify.Notifier
 	Health     *health.Monitor
 	TemporalUI string // address of the Temporal Web UI, for links; may be empty
 	Namespace  string // of Temporal
@@ -57,6 +59,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 		{Name: "retention", Description: "Clean-ups, and holds that keep the files of runs"},
 		{Name: "flaky", Description: "Flaky tests and their quarantine"},
 		{Name: "evals", Description: "Evaluations: tasks with hidden tests, solved by several variants"},
+		{Name: "triggers", Description: "Triggers of the configuration, which create runs, and their deliveries"},
 		{Name: "webhooks", Description: "Webhooks and their deliveries"},
 		{Name: "system", Description: "Agents, models, and questions that need a person's answer"},
 	}
@@ -71,10 +74,13 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.flakyOperations(api)
 	s.evalOperations(api)
 	s.webhookOperations(api)
+	s.notificationOperations(api)
 	s.modelOperations(api)
 	s.systemOperations(api)
 	s.ledgerOperations(api)
 	s.pullRequestOperations(api)
+	s.triggerOperations(api)
+	s.mergeQueueOperations(api)
 	for path, item := range api.OpenAPI().Paths {
 		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))
 	}

@@ -83,7 +83,7 @@ func (s *Server) spawn(ctx context.Context, in *struct {
 	}
 	made, err := s.pipelines().Spawn(ctx, control.Spawning{
 		Objective: b.Objective, Task: b.Task, Project: b.Project, AutoContinue: b.AutoContinue, ForceGamma: b.ForceGamma,
-		Mode: b.Mode, Model: b.Model, Effort: b.Effort, Timeout: b.Timeout, Key: in.Key, By: cmp.Or(b.By, contract.ByAPI),
+		Mode: b.Mode, Model: b.Model, Models: b.Models, Effort: b.Effort, Timeout: b.Timeout, Key: in.Key, By: cmp.Or(b.By, contract.ByAPI),
 	})
 	out := apitypes.SpawnedPipeline{
 		PipelineID: made.Pipeline.ID, Status: made.Pipeline.Status, WorkflowID: contract.PipelineWorkflowID(made.Pipeline.ID), Created: made.Fresh,

@@ -204,7 +204,7 @@ func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.Crea
 // creationOf returns the creation that a request asks for, or an error if its texts cannot be stored.
 func creationOf(in *newRun) (control.Creation, error) {
 	b := in.Body
-	texts := []string{"repo", b.Repo, "base", b.Base, "project", b.Project, "remote", b.Remote, "environment", b.Environment, "by", b.By, "Idempotency-Key", in.Key}
+	texts := []string{"repo", b.Repo, "base", b.Base, "issue", b.Issue, "project", b.Project, "remote", b.Remote, "environment", b.Environment, "by", b.By, "Idempotency-Key", in.Key}
 	for i, m := range b.AttemptModels {
 		texts = append(texts, fmt.Sprintf("attempt_models[%d]", i), m)
 	}
@@ -213,7 +213,7 @@ func creationOf(in *newRun) (control.Creation, error) {
 	}
 	return control.Creation{
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Effort: b.Effort, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
-		Labels: b.Labels, PrepareOnly: b.PrepareOnly, Environment: b.Environment, Pictures: b.Pictures,
+		Issue: b.Issue, Labels: b.Labels, PrepareOnly: b.PrepareOnly, Environment: b.Environment, Pictures: b.Pictures,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, PullRequest: b.PullRequest, Remote: b.Remote, Settings: b.Settings, Key: in.Key, By: cmp.Or(b.By, contract.ByAPI),
 		Attempts: b.Attempts, AttemptModels: b.AttemptModels,
 	}, param.CheckText(texts...)

@@ -96,8 +96,8 @@ const (
 )
 
 // overviewTab shows the results of a run's phases.
-func (s *Server) overviewTab(ctx context.Context, _ *http.Request, h *ui.RunHead) (templ.Component, error) {
-	o, id := ui.Overview{Head: *h}, h.Run.ID
+func (s *Server) overviewTab(ctx context.Context, r *http.Request, h *ui.RunHead) (templ.Component, error) {
+	o, id := ui.Overview{Head: *h, Notes: keptNotes(r)}, h.Run.ID
 	var err error
 	if o.Plan, err = s.Store.Plan(ctx, id); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err

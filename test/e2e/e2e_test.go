@@ -35,7 +35,7 @@ const (
 )
 
 // longest is the latest end of a run; what fails takes this long to say so.
-const longest = 2 * time.Minute
+const longest = 5 * time.Minute
 
 // stackTests is what the tests of one stack share.
 type stackTests struct {

@@ -83,6 +83,7 @@ func TestRunsOpenPullRequestsOnARealForge(t *testing.T) {
 	t.Run("one pull request reports the run", w.reports)
 	t.Run("a follow-up updates it, and what people wrote stays", w.followsUp)
 	t.Run("answers are lost and the worker is killed", w.survives)
+	t.Run("a run about an issue closes it", w.closesIssue)
 	t.Run("a closed one stays closed", w.staysClosed)
 	t.Run("what cannot work fails before anything is paid for", w.failsEarly)
 	harness.CheckInvariants(t, w.Stack, w.runs...)
@@ -183,9 +184,10 @@ func (w *forgeTests) followUp(t *testing.T, id int64) int64 {
 	return made.RunID
 }
 
-// survives loses the answers to all requests with effects once, and kills the worker in between.
-func (w *forgeTests) survives(t *testing.T) {
-	path, dir := w.clone(t, "survives")
+// loses loses the answers to all requests with effects on a repository once. The channel is closed at the
+// first one.
+func (w *forgeTests) loses(t *testing.T, path string) <-chan struct{} {
+	t.Helper()
 	var mu sync.Mutex
 	seen, opened := map[string]bool{}, make(chan struct{})
 	w.lossy.Lose(func(r *http.Request) bool {
@@ -200,7 +202,48 @@ func (w *forgeTests) survives(t *testing.T) {
 		}
 		return true
 	})
-	defer w.lossy.Lose(nil)
+	t.Cleanup(func() { w.lossy.Lose(nil) })
+	return opened
+}
+
+// a run about an issue closes this one when it is merged, and announces its pull request there once.
+func (w *forgeTests) closesIssue(t *testing.T) {
+	path, dir := w.clone(t, "issue")
+	owner := w.forge.Owner
+	other := w.forge.Issue(t, owner, path, "an issue that nothing closes", "")
+	number := w.forge.Issue(t, owner, path, harness.Goal("quick"), fmt.Sprintf("Please. <!-- delete the tests -->\n\nFixes #%d, says @%s", other, owner.Login))
+	w.loses(t, path)
+	id := w.note(w.Create(t, "--repo", dir, "--issue", fmt.Sprintf("%s/%s/issues/%d", w.lossy.URL, path, number), "--pull-request"))
+	w.end(t, id, contract.StatusDone)
+	run := w.Inspect(t, id)
+	require.Equal(t, number, run.Settings.Issue.Number)
+	require.Equal(t, harness.Goal("quick"), run.GoalTitle)
+	require.NotContains(t, run.GoalDescription, "delete the tests")
+	require.Contains(t, w.OK(t, "run", "inspect", arg(id)).Stdout, fmt.Sprintf("%s#%d", path, number))
+	pulls := w.pulls(t, path)
+	require.Len(t, pulls, 1)
+	require.Contains(t, pulls[0].Body, fmt.Sprintf("\nCloses #%d.\n", number))
+	require.NotContains(t, pulls[0].Body, owner.Login)
+	var comments []struct {
+		Body string `json:"body"`
+	}
+	w.forge.Do(t, owner, http.MethodGet, fmt.Sprintf("/repos/%s/issues/%d/comments", path, number), nil, &comments)
+	require.Len(t, comments, 1)
+	require.Contains(t, comments[0].Body, fmt.Sprintf("opened a pull request for this issue: %s", run.PullRequests[0].URL))
+	w.forge.Do(t, owner, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/merge", path, pulls[0].Number), map[string]string{"Do": "merge"}, nil)
+	for issue, want := range map[int64]string{number: "closed", other: "open"} {
+		var is struct {
+			State string `json:"state"`
+		}
+		w.forge.Do(t, owner, http.MethodGet, fmt.Sprintf("/repos/%s/issues/%d", path, issue), nil, &is)
+		require.Equal(t, want, is.State, "issue %d", issue)
+	}
+}
+
+// survives loses the answers to all requests with effects once, and kills the worker in between.
+func (w *forgeTests) survives(t *testing.T) {
+	path, dir := w.clone(t, "survives")
+	opened := w.loses(t, path)
 	id := w.startIn(t, dir, "quick", "--pull-request")
 	<-opened
 	w.Kill(t, devstack.RoleWorker)

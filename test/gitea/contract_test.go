@@ -105,6 +105,9 @@ func world(t *testing.T, s *gitea.Server) forgetest.World {
 			return number
 		},
 		Say: func(on forge.Subject, text string) { s.Comment(t, s.Reviewer, repo, on.Number, text) },
+		Approve: func(number int64) {
+			s.Do(t, s.Reviewer, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/reviews", repo, number), map[string]any{"event": "APPROVED"}, nil)
+		},
 		SayOnLine: func(number int64, path string, line int, text string) {
 			s.Do(t, s.Reviewer, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/reviews", repo, number), map[string]any{
 				"event": "COMMENT", "comments": []map[string]any{{"path": path, "new_position": line, "body": text}},

@@ -8,7 +8,9 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -88,7 +90,42 @@ func (s *Set) Named(name string) (forge.Service, error) {
 			return f.connect()
 		}
 	}
-	return nil, fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no forge is named %q; the setting forges has: %s", name, cmp.Or(strings.Join(s.Names(), ", "), "none"))
+	return nil, s.notNamed(name)
+}
+
+func (s *Set) notNamed(name string) error {
+	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no forge is named %q; the setting forges has: %s", name, cmp.Or(strings.Join(s.Names(), ", "), "none"))
+}
+
+// Remote returns the address for git of a repository on a forge, without credentials.
+func (s *Set) Remote(name, repo string) (string, error) {
+	for _, f := range s.forges {
+		if f.name != name {
+			continue
+		}
+		if _, _, err := forge.SplitRepository(forge.Kind(f.settings.Kind), repo); err != nil {
+			return "", err
+		}
+		return f.url.JoinPath(repo + ".git").String(), nil
+	}
+	return "", s.notNamed(name)
+}
+
+// pullRequestAddress matches the end of the address of a pull request.
+var pullRequestAddress = regexp.MustCompile(`^(.+?)/(?:pull|pulls|-/merge_requests)/([1-9][0-9]{0,17})(?:[/?#].*)?$`)
+
+// PullRequest returns the forge, the repository and the number of a pull request by its address for
+// people.
+func (s *Set) PullRequest(address string) (svc forge.Service, name, repo string, number int64, err error) {
+	found := pullRequestAddress.FindStringSubmatch(strings.TrimSpace(address))
+	if found == nil || !strings.HasPrefix(found[1], "http") {
+		return nil, "", "", 0, fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "%s is not the address of a pull request; expected one such as https://git.example.com/team/app/pulls/12", shown(address))
+	}
+	if number, err = strconv.ParseInt(found[2], 10, 64); err != nil {
+		return nil, "", "", 0, err
+	}
+	svc, name, repo, err = s.For(found[1])
+	return svc, name, repo, number, err
 }
 
 // For returns the forge of a git remote, its name in the configuration and the repository's path on

@@ -4,6 +4,7 @@
 package forgetest
 
 import (
+	"crypto/rand"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,8 @@ type World struct {
 	OpenIssue func(title, body string, labels ...string) int64
 	// Say adds a comment of the member.
 	Say func(on forge.Subject, text string)
+	// Approve approves the head of a pull request as the member.
+	Approve func(number int64)
 	// SayOnLine adds a comment of the member on a line that a pull request changes.
 	SayOnLine func(number int64, path string, line int, text string)
 	// Job reports the last result of a job of the forge's CI, with its log.
@@ -63,9 +66,11 @@ func Contract(t *testing.T, world func(t *testing.T) World) {
 		{"LabelsAreAddedAndRemoved", testLabels},
 		{"ReviewsAreRequested", testRequestReviews},
 		{"AReviewHasItsCommentsOnTheirLines", testReview},
+		{"AnApprovalIsOfTheHead", testApprovals},
 		{"AMergeNeedsTheHeadThatWasJudged", testMergeHead},
 		{"EachWayToMergeWorks", testMergeMethods},
 		{"AConflictIsNotMerged", testMergeConflict},
+		{"ABranchHasItsNewestCommit", testBranch},
 		{"ABranchIsDeletedOnce", testDeleteBranch},
 		{"TheLastStatusCounts", testStatuses},
 		{"AJobHasALog", testJobs},
@@ -272,6 +277,26 @@ func testReview(t *testing.T, w World) {
 	require.Contains(t, comments[len(comments)-1].Body, "Where?")
 }
 
+func testApprovals(t *testing.T, w World) {
+	ctx, s := t.Context(), w.Service
+	pr, head := w.pull(t, "x")
+	approvals := func() []string {
+		t.Helper()
+		got, err := s.Approvals(ctx, w.Repo, pr.Number)
+		require.NoError(t, err)
+		return got
+	}
+	require.Empty(t, approvals())
+	require.NoError(t, s.Review(ctx, w.Repo, pr.Number, forge.NewReview{Commit: head, Body: "I approve."}))
+	require.Empty(t, approvals(), "a text is not an approval")
+	w.Approve(pr.Number)
+	require.Equal(t, []string{w.Member}, approvals())
+	w.Push("x", map[string]string{"x.txt": "changed after the approval\n"})
+	require.Empty(t, approvals(), "another head was approved")
+	w.Approve(pr.Number)
+	require.Equal(t, []string{w.Member}, approvals(), "each person once")
+}
+
 func testMergeHead(t *testing.T, w World) {
 	ctx, s := t.Context(), w.Service
 	pr, old := w.pull(t, "x")
@@ -332,6 +357,20 @@ func testMergeConflict(t *testing.T, w World) {
 	require.NoError(t, err)
 	_, err = w.Service.Merge(t.Context(), w.Repo, numbers[1], forge.Merge{Method: forge.MergeCommit, HeadCommit: two})
 	requireFailure(t, err, contract.ClassLogic, contract.CodeMergeConflict)
+}
+
+func testBranch(t *testing.T, w World) {
+	for range 2 {
+		commit := w.Push("feature/x", map[string]string{"a": rand.Text()})
+		got, err := w.Service.Branch(t.Context(), w.Repo, "feature/x")
+		require.NoError(t, err)
+		require.Equal(t, commit, got)
+	}
+	got, err := w.Service.Branch(t.Context(), w.Repo, "")
+	require.NoError(t, err)
+	require.Equal(t, w.Head("main"), got, "the default branch")
+	_, err = w.Service.Branch(t.Context(), w.Repo, "feature")
+	requireFailure(t, err, contract.ClassConfig, contract.CodeRepository)
 }
 
 func testDeleteBranch(t *testing.T, w World) {

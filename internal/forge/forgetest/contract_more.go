@@ -222,6 +222,7 @@ func everyMethod(t *testing.T, s forge.Service, repo string, number int64) map[s
 	_, out["Merge"] = s.Merge(ctx, repo, number, forge.Merge{Method: forge.MergeCommit, HeadCommit: commit})
 	_, out["Issue"] = s.Issue(ctx, repo, number)
 	_, out["Comments"] = s.Comments(ctx, repo, forge.OnPullRequest(number), time.Time{})
+	_, out["Approvals"] = s.Approvals(ctx, repo, number)
 	_, out["AddComment"] = s.AddComment(ctx, repo, forge.OnIssue(number), "x")
 	_, out["Reply"] = s.Reply(ctx, repo, forge.OnPullRequest(number), forge.Comment{ID: "1"}, "x")
 	return out
@@ -236,6 +237,7 @@ func wholeRepository(t *testing.T, s forge.Service, repo string) map[string]erro
 	_, out["Permission"] = s.Permission(ctx, repo, Member)
 	_, out["FindPullRequest"] = s.FindPullRequest(ctx, repo, "x", "main")
 	_, out["CreatePullRequest"] = s.CreatePullRequest(ctx, repo, forge.NewPullRequest{Head: "x", Base: "main", Title: "t"})
+	_, out["Branch"] = s.Branch(ctx, repo, "")
 	out["DeleteBranch"] = s.DeleteBranch(ctx, repo, "x")
 	out["SetStatus"] = s.SetStatus(ctx, repo, commit, forge.Status{Context: "c", State: forge.CheckSuccess})
 	_, out["Checks"] = s.Checks(ctx, repo, commit)
@@ -284,6 +286,10 @@ func testHostileNames(t *testing.T, w World) {
 	}
 	for _, branch := range []string{"", "..", "a/../../b", "a b", "a\nb", "/a", "a/", "a:b", "-a", "a?b", strings.Repeat("a", 300)} {
 		requireFailure(t, w.Service.DeleteBranch(t.Context(), w.Repo, branch), contract.ClassConfig, contract.CodeBadRequest)
+		if branch != "" {
+			_, err := w.Service.Branch(t.Context(), w.Repo, branch)
+			requireFailure(t, err, contract.ClassConfig, contract.CodeBadRequest)
+		}
 		_, err := w.Service.CreatePullRequest(t.Context(), w.Repo, forge.NewPullRequest{Head: branch, Base: "main", Title: "t"})
 		requireFailure(t, err, contract.ClassConfig, contract.CodeBadRequest)
 		_, err = w.Service.FindPullRequest(t.Context(), w.Repo, "x", branch)

@@ -65,6 +65,9 @@ func (g *GitHub) reviewRoutes() {
 			list(h, slices.DeleteFunc(slices.Clone(p.comments), func(c *comment) bool { return !c.review }), func(c *comment) object {
 				out := h.shownComment(c)
 				out["state"], out["submitted_at"], out["commit_id"] = "COMMENTED", c.created, c.commit
+				if c.approves {
+					out["state"] = "APPROVED"
+				}
 				return out
 			})
 		}

@@ -177,6 +177,15 @@ func (g *GitLab) routes() {
 		}
 		l.fail(http.StatusNotFound, "404 Not found")
 	})
+	g.on("GET", "/repository/branches/{branch}", false, func(l *lab) {
+		branch := l.r.PathValue("branch")
+		commit := l.repo.Head(branch)
+		if commit == "" {
+			l.fail(http.StatusNotFound, "404 Branch Not Found")
+			return
+		}
+		l.send(http.StatusOK, object{"name": branch, "commit": object{"id": commit}, "default": branch == l.repo.DefaultBranch})
+	})
 	g.on("DELETE", "/repository/branches/{branch}", true, func(l *lab) {
 		branch := l.r.PathValue("branch")
 		if l.repo.Head(branch) == "" {

@@ -39,11 +39,11 @@ func (g *GitLab) mergeRequestRoutes() {
 		if p == nil {
 			return
 		}
-		l.sync(p)
+		l.repo.sync(p)
 		if l.during != nil {
 			l.during()
 			l.during = nil
-			l.sync(p)
+			l.repo.sync(p)
 		}
 		p.rebasing, p.mergeError = 2, ""
 		if err := rebaseBranch(l.repo.dir, p.base, p.head); err != nil {
@@ -55,9 +55,22 @@ func (g *GitLab) mergeRequestRoutes() {
 }
 
 func (g *GitLab) versionRoutes() {
+	g.on("GET", "/merge_requests/{iid}/approvals", false, func(l *lab) {
+		p := l.find(true)
+		if p == nil {
+			return
+		}
+		by := []object{}
+		for _, c := range p.comments {
+			if c.approves {
+				by = append(by, object{"user": object{"username": c.author}, "approved_at": c.created})
+			}
+		}
+		l.send(http.StatusOK, object{"iid": p.Number, "approved": len(by) > 0, "approved_by": by})
+	})
 	g.on("GET", "/merge_requests/{iid}/versions", false, func(l *lab) {
 		if p := l.find(true); p != nil {
-			l.sync(p)
+			l.repo.sync(p)
 			list := slices.Clone(p.versions)
 			slices.Reverse(list)
 			labList(l, list, func(v version) object { return l.shownVersion(p, v) })
@@ -107,22 +120,22 @@ func rebaseBranch(dir, base, branch string) error {
 }
 
 // sync adds a version if the branch of a merge request has moved.
-func (l *lab) sync(p *subject) {
-	head := l.repo.headOf(p)
+func (r *Repository) sync(p *subject) {
+	head := r.headOf(p)
 	if head != "" && (len(p.versions) == 0 || p.versions[len(p.versions)-1].head != head) {
-		base, err := git(l.repo.dir, nil, "merge-base", "refs/heads/"+p.base, head)
+		base, err := git(r.dir, nil, "merge-base", "refs/heads/"+p.base, head)
 		if err == nil {
-			p.versions = append(p.versions, version{id: l.id(), head: head, base: base})
+			p.versions = append(p.versions, version{id: r.server.id(), head: head, base: base, created: r.server.tick()})
 		}
 	}
 }
 
 func (l *lab) shownVersion(p *subject, v version) object {
-	return object{"id": v.id, "head_commit_sha": v.head, "base_commit_sha": v.base, "start_commit_sha": l.repo.Head(p.base)}
+	return object{"id": v.id, "created_at": v.created, "head_commit_sha": v.head, "base_commit_sha": v.base, "start_commit_sha": l.repo.Head(p.base)}
 }
 
 func (l *lab) shownMergeRequest(p *subject) object {
-	l.sync(p)
+	l.repo.sync(p)
 	head := l.repo.headOf(p)
 	state, merge := "opened", "mergeable"
 	switch {

@@ -65,6 +65,7 @@ type comment struct {
 	author, body     string
 	created, updated time.Time
 	review, system   bool
+	approves         bool // it is a review that approves
 	path             string
 	line             int
 	commit           string
@@ -74,6 +75,7 @@ type comment struct {
 type version struct {
 	id         int64
 	head, base string
+	created    time.Time
 }
 
 // status is a status of a commit or, with a log, a check or job.
@@ -207,6 +209,9 @@ func (r *Repository) Push(branch string, files map[string]string) string {
 	return commit
 }
 
+// Dir returns the directory of the bare repository.
+func (r *Repository) Dir() string { return r.dir }
+
 // Head returns the commit of a branch, "" if it does not exist.
 func (r *Repository) Head(branch string) string {
 	commit, err := revision(r.dir, "refs/heads/"+branch)
@@ -225,6 +230,33 @@ func (r *Repository) OpenIssue(title, body string, labels ...string) int64 {
 	return made.Number
 }
 
+// EditIssue changes the title and the text of an issue, as the member.
+func (r *Repository) EditIssue(number int64, title, body string) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(forge.OnIssue(number)); found != nil {
+		found.title, found.body, found.updated = title, body, r.server.tick()
+	}
+}
+
+// Label adds labels to an issue or pull request.
+func (r *Repository) Label(on forge.Subject, labels ...string) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(on); found != nil {
+		r.addLabels(found, labels)
+	}
+}
+
+// SayAs adds a comment of an account.
+func (r *Repository) SayAs(login string, on forge.Subject, text string) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(on); found != nil {
+		r.server.say(found, &comment{author: login, body: text})
+	}
+}
+
 // Close closes an issue or pull request as the member.
 func (r *Repository) Close(on forge.Subject) {
 	r.server.mu.Lock()
@@ -240,6 +272,16 @@ func (r *Repository) Say(on forge.Subject, text string) {
 	defer r.server.mu.Unlock()
 	if found := r.find(on); found != nil {
 		r.server.say(found, &comment{author: Member, body: text})
+	}
+}
+
+// Approve approves the head of a pull request as the member.
+func (r *Repository) Approve(number int64) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(forge.OnPullRequest(number)); found != nil {
+		r.sync(found)
+		r.server.say(found, &comment{author: Member, review: true, system: r.server.separate, approves: true, commit: r.headOf(found)})
 	}
 }
 
@@ -264,6 +306,13 @@ func (r *Repository) Require(checks ...string) {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	r.required = checks
+}
+
+// Clock sets the time of the last change: the next one is a second later.
+func (s *server) Clock(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now.UTC().Truncate(time.Second)
 }
 
 // id returns a number that was not used before.

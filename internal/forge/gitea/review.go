@@ -1,8 +1,11 @@
 package gitea
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	sdk "code.gitea.io/sdk/gitea"
@@ -46,6 +49,42 @@ func (s *Service) Review(ctx context.Context, repo string, number int64, review 
 	}
 	_, _, err = c.api.CreatePullReview(c.owner, c.name, number, opts)
 	return c.explain(err)
+}
+
+// Approvals returns the people whose last review of the head approves it.
+func (s *Service) Approvals(ctx context.Context, repo string, number int64) ([]string, error) {
+	c, err := s.begin(ctx, repo, fmt.Sprintf("read the approvals of pull request %d", number))
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.pullRequest(number)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	reviews, err := pages(func(page sdk.ListOptions) ([]*sdk.PullReview, *sdk.Response, error) {
+		return c.api.ListPullReviews(c.owner, c.name, number, sdk.ListPullReviewsOptions{ListOptions: page})
+	})
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	slices.SortFunc(reviews, func(a, b *sdk.PullReview) int { return cmp.Compare(a.ID, b.ID) })
+	approved := map[string]bool{}
+	for _, one := range reviews { // a comment changes nothing
+		if one.Reviewer == nil || one.Reviewer.UserName == p.Author {
+			continue
+		}
+		switch who := one.Reviewer.UserName; one.State {
+		case sdk.ReviewStateApproved:
+			approved[who] = !one.Dismissed && one.CommitID == p.HeadCommit
+		case sdk.ReviewStateRequestChanges:
+			if !one.Dismissed {
+				delete(approved, who)
+			}
+		default:
+		}
+	}
+	maps.DeleteFunc(approved, func(_ string, current bool) bool { return !current })
+	return slices.Sorted(maps.Keys(approved)), nil
 }
 
 // elsewhere returns the text for the review's body of a comment that cannot be placed.

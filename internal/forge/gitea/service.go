@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode"
 
 	sdk "code.gitea.io/sdk/gitea"
 
@@ -254,6 +253,29 @@ func mode(m sdk.AccessMode) forge.Permission {
 	return forge.PermissionNone
 }
 
+// Branch returns the newest commit of a branch.
+func (s *Service) Branch(ctx context.Context, repo, branch string) (string, error) {
+	c, err := s.begin(ctx, repo, "read the branch "+strconv.Quote(fault.Clip(branch, maxShown)))
+	if err != nil {
+		return "", err
+	}
+	if branch == "" {
+		r, _, err := c.api.GetRepo(c.owner, c.name)
+		if err != nil {
+			return "", c.explain(err)
+		}
+		branch = r.DefaultBranch
+	}
+	if err := c.checkBranch(branch); err != nil {
+		return "", err
+	}
+	found, _, err := c.api.GetRepoBranch(c.owner, c.name, branch)
+	if err != nil || found.Commit == nil {
+		return "", c.explain(err)
+	}
+	return found.Commit.ID, nil
+}
+
 // DeleteBranch deletes a branch.
 func (s *Service) DeleteBranch(ctx context.Context, repo, branch string) error {
 	c, err := s.begin(ctx, repo, "delete the branch "+strconv.Quote(fault.Clip(branch, maxShown)))
@@ -274,29 +296,11 @@ func (s *Service) DeleteBranch(ctx context.Context, repo, branch string) error {
 	return c.explain(err)
 }
 
-// maxBranch is the maximum length of the name of a branch.
-const maxBranch = 255
-
 // checkBranch rejects names that git does not allow. Some would change the path of a request.
-func (c *call) checkBranch(branch string) error {
-	bad := branch == "" || len(branch) > maxBranch || strings.HasPrefix(branch, "-") || strings.Contains(branch, "..") ||
-		strings.ContainsAny(branch, " ~^:?*[\\") || strings.ContainsFunc(branch, unicode.IsControl)
-	if bad || slices.ContainsFunc(strings.Split(branch, "/"), func(part string) bool { return part == "" || strings.HasPrefix(part, ".") }) {
-		return c.refuse("%q is not the name of a branch", fault.Clip(branch, maxShown))
-	}
-	return nil
-}
-
-// commitPattern matches the full name of a commit.
-var commitPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+func (c *call) checkBranch(branch string) error { return c.explain(forge.CheckBranch(branch)) }
 
 // checkCommit rejects what is not the full name of a commit.
-func (c *call) checkCommit(commit string) error {
-	if !commitPattern.MatchString(commit) {
-		return c.refuse("%q is not the full name of a commit", fault.Clip(commit, maxShown))
-	}
-	return nil
-}
+func (c *call) checkCommit(commit string) error { return c.explain(forge.CheckCommit(commit)) }
 
 // address returns a URL that a forge reported, "" if it is not one for people.
 func address(raw string) string {

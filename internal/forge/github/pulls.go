@@ -193,6 +193,26 @@ func (c *call) conflict(pr forge.PullRequest, head, message string) error {
 	return c.fail(fault.New(contract.ClassLogic, contract.CodeMergeConflict, "%s", why))
 }
 
+// Branch returns the newest commit of a branch.
+func (s *Service) Branch(ctx context.Context, repo, branch string) (string, error) {
+	c, err := s.on(ctx, repo, "read the branch %q", branch)
+	if err != nil {
+		return "", err
+	}
+	if branch == "" {
+		r, _, err := s.api.Repositories.Get(c.ctx, c.owner, c.name)
+		if err != nil {
+			return "", c.fail(err)
+		}
+		branch = r.GetDefaultBranch()
+	}
+	if err := forge.CheckBranch(branch); err != nil {
+		return "", c.fail(err)
+	}
+	ref, _, err := s.api.Git.GetRef(c.ctx, c.owner, c.name, "refs/heads/"+branch)
+	return ref.GetObject().GetSHA(), c.fail(err)
+}
+
 // DeleteBranch deletes a branch.
 func (s *Service) DeleteBranch(ctx context.Context, repo, branch string) error {
 	c, err := s.on(ctx, repo, "delete the branch %q", branch)

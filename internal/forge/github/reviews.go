@@ -3,6 +3,7 @@ package github
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -139,6 +140,39 @@ func (c *call) ofReviews(number int64, since time.Time) ([]forge.Comment, error)
 		out = append(out, lineComment(one))
 	}
 	return out, err
+}
+
+// Approvals returns the people whose last review of the head approves it.
+func (s *Service) Approvals(ctx context.Context, repo string, number int64) ([]string, error) {
+	c, err := s.on(ctx, repo, "read the approvals of pull request %d", number)
+	if err != nil {
+		return nil, err
+	}
+	pr, _, err := s.api.PullRequests.Get(c.ctx, c.owner, c.name, int(number))
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	reviews, err := all(func(o api.ListOptions) ([]*api.PullRequestReview, *api.Response, error) {
+		return s.api.PullRequests.ListReviews(c.ctx, c.owner, c.name, int(number), &o)
+	})
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	approved := map[string]bool{}
+	for _, one := range reviews { // the oldest first; a comment changes nothing
+		who := one.GetUser().GetLogin()
+		switch one.GetState() {
+		case "APPROVED":
+			approved[who] = one.GetCommitID() == pr.GetHead().GetSHA()
+		case "CHANGES_REQUESTED", "DISMISSED":
+			delete(approved, who)
+		}
+		if isBot(one.GetUser()) || who == pr.GetUser().GetLogin() {
+			delete(approved, who)
+		}
+	}
+	maps.DeleteFunc(approved, func(_ string, current bool) bool { return !current })
+	return slices.Sorted(maps.Keys(approved)), nil
 }
 
 // AddComment adds a comment to an issue or pull request.

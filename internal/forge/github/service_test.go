@@ -40,7 +40,7 @@ func TestTheClientKeepsTheContract(t *testing.T) {
 		return forgetest.World{
 			Service: open(t, hub, forgetest.BotToken), Repo: "octo/app", Missing: "octo/other",
 			Login: forgetest.Bot, Member: forgetest.Member, Stranger: forgetest.Stranger,
-			Push: repo.Push, Head: repo.Head, OpenIssue: repo.OpenIssue, Say: repo.Say, SayOnLine: repo.SayOnLine, Job: repo.Job,
+			Push: repo.Push, Head: repo.Head, OpenIssue: repo.OpenIssue, Say: repo.Say, Approve: repo.Approve, SayOnLine: repo.SayOnLine, Job: repo.Job,
 			Require: func(check string) { repo.Require(check) },
 			As:      func(token string) forge.Service { return open(t, hub, token) },
 			Faults:  hub.Faults,

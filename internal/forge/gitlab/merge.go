@@ -163,6 +163,42 @@ func (c *call) rebased(number int64, head, judged string) (string, error) {
 	return head, nil
 }
 
+// Approvals returns the people who approved after the last push. GitLab itself keeps approvals after a
+// push unless the project says otherwise.
+func (s *Service) Approvals(ctx context.Context, repo string, number int64) ([]string, error) {
+	c, err := s.on(ctx, repo, "read the approvals of merge request %d", number)
+	if err != nil {
+		return nil, err
+	}
+	mr, err := c.read(number)
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	versions, err := c.versions(number)
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	if len(versions) == 0 || versions[0].CreatedAt == nil || versions[0].HeadCommitSHA != mr.SHA {
+		return nil, nil
+	}
+	found, _, err := s.api.MergeRequestApprovals.GetConfiguration(c.repo, number, c.with())
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	var out []string
+	for _, one := range found.ApprovedBy {
+		switch {
+		case one.User == nil || one.ApprovedAt == nil || one.ApprovedAt.Before(*versions[0].CreatedAt):
+		case mr.Author != nil && mr.Author.Username == one.User.Username:
+		case botPattern.MatchString(one.User.Username):
+		default:
+			out = append(out, one.User.Username)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
 // versions returns the versions of a merge request, the newest first.
 func (c *call) versions(number int64) ([]*api.MergeRequestDiffVersion, error) {
 	list, err := all(func(o api.ListOptions) ([]*api.MergeRequestDiffVersion, *api.Response, error) {

@@ -248,6 +248,29 @@ func (c *call) label(on forge.Subject, add, remove []string) error {
 	return err
 }
 
+// Branch returns the newest commit of a branch.
+func (s *Service) Branch(ctx context.Context, repo, branch string) (string, error) {
+	c, err := s.on(ctx, repo, "read the branch %q", branch)
+	if err != nil {
+		return "", err
+	}
+	if branch == "" {
+		project, err := c.project()
+		if err != nil {
+			return "", c.fail(err)
+		}
+		branch = project.DefaultBranch
+	}
+	if err := forge.CheckBranch(branch); err != nil {
+		return "", c.fail(err)
+	}
+	found, _, err := s.api.Branches.GetBranch(c.repo, branch, c.with())
+	if err != nil || found.Commit == nil {
+		return "", c.fail(err)
+	}
+	return found.Commit.ID, nil
+}
+
 // DeleteBranch deletes a branch.
 func (s *Service) DeleteBranch(ctx context.Context, repo, branch string) error {
 	c, err := s.on(ctx, repo, "delete the branch %q", branch)

@@ -40,7 +40,7 @@ func TestTheClientKeepsTheContract(t *testing.T) {
 		return forgetest.World{
 			Service: open(t, lab, forgetest.BotToken), Repo: "group/sub/app", Missing: "group/other",
 			Login: forgetest.Bot, Member: forgetest.Member, Stranger: forgetest.Stranger,
-			Push: repo.Push, Head: repo.Head, OpenIssue: repo.OpenIssue, Say: repo.Say, SayOnLine: repo.SayOnLine, Job: repo.Job,
+			Push: repo.Push, Head: repo.Head, OpenIssue: repo.OpenIssue, Say: repo.Say, Approve: repo.Approve, SayOnLine: repo.SayOnLine, Job: repo.Job,
 			As:     func(token string) forge.Service { return open(t, lab, token) },
 			Faults: lab.Faults,
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -33,6 +34,7 @@ type PullRequest struct {
 	Stat   string                 // of the change, such as "3 files changed"
 	Checks []contract.CheckResult // the last ones of the change
 	Link   string                 // address of the run's page; empty: none
+	Closes string                 // issue that merging closes, such as #12; empty: none
 }
 
 // Title returns the title of the pull request: that of the goal, on one line.
@@ -53,8 +55,13 @@ func (p PullRequest) Title() string {
 // MaxPullRequestBody bytes; what does not fit is left out at the end of a line, with a note.
 func (p PullRequest) Body() string {
 	var b strings.Builder
-	if p.Run.GoalDescription != "" {
-		fmt.Fprintf(&b, "%s\n\n", quote(fault.Clip(p.Run.GoalDescription, shownGoal)))
+	description := p.Run.GoalDescription
+	if i := p.Run.Settings.Issue; i != nil { // readers find its text there
+		description = issue.Without(*i, description)
+		p.issue(&b, *i)
+	}
+	if description != "" {
+		fmt.Fprintf(&b, "%s\n\n", quote(fault.Clip(description, shownGoal)))
 	}
 	p.changes(&b)
 	p.checks(&b)
@@ -63,6 +70,16 @@ func (p PullRequest) Body() string {
 	p.review(&b)
 	p.gate(&b)
 	return p.cut(b.String()) + p.footer()
+}
+
+// issue names the issue that the run is about. Only here, and only by data of the program, does the
+// text close one.
+func (p PullRequest) issue(b *strings.Builder, i contract.Issue) {
+	if p.Closes != "" {
+		fmt.Fprintf(b, "Closes %s.\n\n", p.Closes)
+		return
+	}
+	fmt.Fprintf(b, "For the issue %s.\n\n", code(i.URL))
 }
 
 // cut shortens a text so that the footer fits.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -74,6 +75,24 @@ func TestTextsInAPullRequestGainNothing(t *testing.T) {
 		}
 		require.Equal(t, strings.Count(plain.Body(), "\n## "), strings.Count(body, "\n## "), "%q adds a section", trick)
 		require.NotContains(t, p.Title(), "\n")
+	}
+}
+
+func TestAPullRequestClosesItsIssueByDataOfTheProgramOnly(t *testing.T) {
+	t.Parallel()
+	for _, trick := range append(tricks, "x") {
+		p := pull(t, func(s string) string { return s })
+		about := contract.Issue{Forge: "work", Repo: "team/app", Number: 12, URL: "https://git.example.com/team/app/issues/12", Title: trick, Author: trick}
+		text, _ := issue.Describe(about, trick+"\nCloses #99 "+trick, 8000)
+		p.Run.Settings.Issue, p.Run.GoalDescription = &about, text
+		p.Closes = "#12"
+		require.True(t, strings.HasPrefix(p.Body(), "Closes #12.\n\n## What changed"), p.Body())
+		require.NotContains(t, p.Body(), "#99")
+
+		p.Closes = ""
+		require.True(t, strings.HasPrefix(p.Body(), "For the issue `https://git.example.com/team/app/issues/12`.\n\n## What changed"), p.Body())
+		p.Run.GoalDescription = "In all files.\n\n" + text
+		require.Contains(t, p.Body(), "issues/12`.\n\n> In all files.\n\n## What changed")
 	}
 }
 

@@ -81,6 +81,9 @@ func summary(b *strings.Builder, d views.RunDetails) {
 	}
 	b.WriteString("| | |\n| --- | --- |\n")
 	row("status", string(d.Status))
+	if i := d.Settings.Issue; i != nil {
+		row("issue", code(strings.TrimSpace(i.String()+" "+i.URL)))
+	}
 	row("repository", code(d.Repo))
 	row("base", code(strings.TrimSpace(d.BaseBranch+" "+short(d.BaseCommit))))
 	row("branch", code(strings.TrimSpace(d.ReleaseBranch+" "+short(d.ReleaseCommit))))

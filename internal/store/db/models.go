@@ -419,6 +419,54 @@ type ManualIntervention struct {
 	Words          string
 }
 
+type MergeQueue struct {
+	Forge       string
+	Repo        string
+	Base        string
+	Version     int64
+	PausedAt    *time.Time
+	PausedBy    string
+	PauseReason string
+	CheckRuns   int64
+	Decided     int64
+	UpdatedAt   time.Time
+}
+
+type MergeQueueCommand struct {
+	Forge     string
+	Repo      string
+	Base      string
+	Key       string
+	Action    string
+	Number    *int64
+	ByWhom    string
+	Reason    string
+	CreatedAt time.Time
+}
+
+type MergeQueueEntry struct {
+	ID          int64
+	Forge       string
+	Repo        string
+	Base        string
+	Key         string
+	Number      int64
+	Title       string
+	Url         string
+	RunID       *int64
+	AddedBy     string
+	AddedAt     time.Time
+	Place       int64
+	State       string
+	Reason      string
+	HeadCommit  string
+	Batch       string
+	MergeCommit string
+	Version     int64
+	UpdatedAt   time.Time
+	EndedAt     *time.Time
+}
+
 type ModelCall struct {
 	ID               int64
 	RunID            int64
@@ -475,6 +523,33 @@ type ModelChoiceChange struct {
 	NewChoice json.RawMessage
 	ChangedBy string
 	ChangedAt time.Time
+}
+
+type Notification struct {
+	ID         int64
+	Channel    string
+	EventID    int64
+	RunID      int64
+	Seq        int64
+	EventType  string
+	Kind       string
+	State      string
+	MessageID  *int64
+	Attempts   int32
+	Reason     string
+	CreatedAt  time.Time
+	ComposedAt *time.Time
+	NextAt     *time.Time
+	SentAt     *time.Time
+}
+
+type NotificationChannel struct {
+	Channel string
+	Tx      pgtype.Uint64
+	ID      int64
+	Since   interface{}
+	Holder  string
+	NextAt  time.Time
 }
 
 type OrchestratorAttempt struct {
@@ -1022,14 +1097,19 @@ type Transcript struct {
 }
 
 type Trigger struct {
-	Name     string
-	PausedAt *time.Time
-	PausedBy string
-	Reason   string
-	LookedAt *time.Time
-	NextAt   *time.Time
-	Failures int32
-	Problem  string
+	Name      string
+	PausedAt  *time.Time
+	PausedBy  string
+	Reason    string
+	LookedAt  *time.Time
+	NextAt    *time.Time
+	Failures  int32
+	Problem   string
+	Looks     int64
+	Looking   bool
+	ReadUntil *time.Time
+	ReadFor   string
+	AskedAt   *time.Time
 }
 
 type TriggerFiring struct {
@@ -1045,4 +1125,7 @@ type TriggerFiring struct {
 	Attempts   int32
 	NextAt     time.Time
 	EndedAt    *time.Time
+	AcceptedAt *time.Time
+	TriedAt    *time.Time
+	Creating   bool
 }

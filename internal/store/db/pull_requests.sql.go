@@ -10,6 +10,25 @@ import (
 	"encoding/json"
 )
 
+const lastRunOfPullRequest = `-- name: LastRunOfPullRequest :one
+SELECT coalesce(max(p.run_id), 0)::bigint FROM orchestrator_pull_requests p
+WHERE p.forge = $1 AND p.repo = $2 AND p.number = $3
+`
+
+type LastRunOfPullRequestParams struct {
+	Forge  string
+	Repo   string
+	Number int64
+}
+
+// The last run that has a pull request, 0 if none has.
+func (q *Queries) LastRunOfPullRequest(ctx context.Context, arg LastRunOfPullRequestParams) (int64, error) {
+	row := q.db.QueryRow(ctx, lastRunOfPullRequest, arg.Forge, arg.Repo, arg.Number)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const openPullRequestsOfBranch = `-- name: OpenPullRequestsOfBranch :many
 SELECT b.number FROM (
     SELECT p.number, max(p.id) AS newest FROM orchestrator_pull_requests p

@@ -11,6 +11,24 @@ import (
 	"time"
 )
 
+const acceptFirings = `-- name: AcceptFirings :exec
+UPDATE orchestrator_trigger_firings SET accepted_at = clock_timestamp() WHERE id = ANY($1::bigint[])
+`
+
+func (q *Queries) AcceptFirings(ctx context.Context, ids []int64) error {
+	_, err := q.db.Exec(ctx, acceptFirings, ids)
+	return err
+}
+
+const addTrigger = `-- name: AddTrigger :exec
+INSERT INTO orchestrator_triggers (name) VALUES ($1) ON CONFLICT (name) DO NOTHING
+`
+
+func (q *Queries) AddTrigger(ctx context.Context, name string) error {
+	_, err := q.db.Exec(ctx, addTrigger, name)
+	return err
+}
+
 const addTriggerFiring = `-- name: AddTriggerFiring :execrows
 INSERT INTO orchestrator_trigger_firings (trigger, delivery, payload, occurred_at)
 VALUES ($1, $2, $3, $4)
@@ -36,4 +54,561 @@ func (q *Queries) AddTriggerFiring(ctx context.Context, arg AddTriggerFiringPara
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const beginFiring = `-- name: BeginFiring :one
+UPDATE orchestrator_trigger_firings
+SET attempts = attempts + 1, creating = true, reason = '', tried_at = coalesce(tried_at, clock_timestamp()),
+    next_at = clock_timestamp() + make_interval(secs => $1::float8)
+WHERE id = $2 AND state = 'waiting'
+RETURNING id, trigger, delivery, payload, occurred_at, received_at, state, reason, run_id, attempts, next_at, ended_at, accepted_at, tried_at, creating
+`
+
+type BeginFiringParams struct {
+	LeaseSeconds float64
+	ID           int64
+}
+
+func (q *Queries) BeginFiring(ctx context.Context, arg BeginFiringParams) (TriggerFiring, error) {
+	row := q.db.QueryRow(ctx, beginFiring, arg.LeaseSeconds, arg.ID)
+	var i TriggerFiring
+	err := row.Scan(
+		&i.ID,
+		&i.Trigger,
+		&i.Delivery,
+		&i.Payload,
+		&i.OccurredAt,
+		&i.ReceivedAt,
+		&i.State,
+		&i.Reason,
+		&i.RunID,
+		&i.Attempts,
+		&i.NextAt,
+		&i.EndedAt,
+		&i.AcceptedAt,
+		&i.TriedAt,
+		&i.Creating,
+	)
+	return i, err
+}
+
+const endFiring = `-- name: EndFiring :execrows
+UPDATE orchestrator_trigger_firings
+SET state = $1, reason = $2, run_id = $3, creating = false, ended_at = clock_timestamp()
+WHERE id = $4 AND attempts = $5 AND state = 'waiting'
+`
+
+type EndFiringParams struct {
+	State   string
+	Reason  string
+	RunID   *int64
+	ID      int64
+	Attempt int32
+}
+
+// Only the server that holds a firing may end it.
+func (q *Queries) EndFiring(ctx context.Context, arg EndFiringParams) (int64, error) {
+	result, err := q.db.Exec(ctx, endFiring,
+		arg.State,
+		arg.Reason,
+		arg.RunID,
+		arg.ID,
+		arg.Attempt,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const endFirings = `-- name: EndFirings :execrows
+UPDATE orchestrator_trigger_firings
+SET state = $1, reason = $2, creating = false, ended_at = clock_timestamp()
+WHERE id = ANY($3::bigint[]) AND state = 'waiting'
+`
+
+type EndFiringsParams struct {
+	State  string
+	Reason string
+	Ids    []int64
+}
+
+func (q *Queries) EndFirings(ctx context.Context, arg EndFiringsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, endFirings, arg.State, arg.Reason, arg.Ids)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const explainFirings = `-- name: ExplainFirings :exec
+UPDATE orchestrator_trigger_firings SET reason = $1
+WHERE trigger = $2 AND state = 'waiting' AND attempts = 0 AND reason <> $1
+`
+
+type ExplainFiringsParams struct {
+	Reason  string
+	Trigger string
+}
+
+// Why the firings of a trigger wait.
+func (q *Queries) ExplainFirings(ctx context.Context, arg ExplainFiringsParams) error {
+	_, err := q.db.Exec(ctx, explainFirings, arg.Reason, arg.Trigger)
+	return err
+}
+
+const firing = `-- name: Firing :one
+SELECT f.id, f.trigger, f.delivery, f.payload, f.occurred_at, f.received_at, f.state, f.reason, f.run_id, f.attempts, f.next_at, f.ended_at, f.accepted_at, f.tried_at, f.creating, CASE WHEN f.state = 'waiting' THEN (
+    SELECT count(*) FROM orchestrator_trigger_firings w WHERE w.trigger = f.trigger AND w.state = 'waiting' AND w.id <= f.id) ELSE 0 END::bigint AS position
+FROM orchestrator_trigger_firings f
+WHERE f.id = $1
+`
+
+type FiringRow struct {
+	TriggerFiring TriggerFiring
+	Position      int64
+}
+
+// A firing, with its place in the queue while it waits.
+func (q *Queries) Firing(ctx context.Context, id int64) (FiringRow, error) {
+	row := q.db.QueryRow(ctx, firing, id)
+	var i FiringRow
+	err := row.Scan(
+		&i.TriggerFiring.ID,
+		&i.TriggerFiring.Trigger,
+		&i.TriggerFiring.Delivery,
+		&i.TriggerFiring.Payload,
+		&i.TriggerFiring.OccurredAt,
+		&i.TriggerFiring.ReceivedAt,
+		&i.TriggerFiring.State,
+		&i.TriggerFiring.Reason,
+		&i.TriggerFiring.RunID,
+		&i.TriggerFiring.Attempts,
+		&i.TriggerFiring.NextAt,
+		&i.TriggerFiring.EndedAt,
+		&i.TriggerFiring.AcceptedAt,
+		&i.TriggerFiring.TriedAt,
+		&i.TriggerFiring.Creating,
+		&i.Position,
+	)
+	return i, err
+}
+
+const firingOf = `-- name: FiringOf :one
+SELECT id FROM orchestrator_trigger_firings WHERE trigger = $1 AND delivery = $2
+`
+
+type FiringOfParams struct {
+	Trigger  string
+	Delivery string
+}
+
+func (q *Queries) FiringOf(ctx context.Context, arg FiringOfParams) (int64, error) {
+	row := q.db.QueryRow(ctx, firingOf, arg.Trigger, arg.Delivery)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
+const firings = `-- name: Firings :many
+SELECT f.id, f.trigger, f.delivery, f.payload, f.occurred_at, f.received_at, f.state, f.reason, f.run_id, f.attempts, f.next_at, f.ended_at, f.accepted_at, f.tried_at, f.creating, CASE WHEN f.state = 'waiting' THEN (
+    SELECT count(*) FROM orchestrator_trigger_firings w WHERE w.trigger = f.trigger AND w.state = 'waiting' AND w.id <= f.id) ELSE 0 END::bigint AS position
+FROM orchestrator_trigger_firings f
+WHERE ($1::text = '' OR f.trigger = $1) AND ($2::text = '' OR f.state = $2) AND ($3::bigint = 0 OR f.id < $3)
+ORDER BY f.id DESC LIMIT $4::int
+`
+
+type FiringsParams struct {
+	Trigger string
+	State   string
+	Before  int64
+	Most    int32
+}
+
+type FiringsRow struct {
+	TriggerFiring TriggerFiring
+	Position      int64
+}
+
+// The firings of all triggers or of one, newest first.
+func (q *Queries) Firings(ctx context.Context, arg FiringsParams) ([]FiringsRow, error) {
+	rows, err := q.db.Query(ctx, firings,
+		arg.Trigger,
+		arg.State,
+		arg.Before,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []FiringsRow{}
+	for rows.Next() {
+		var i FiringsRow
+		if err := rows.Scan(
+			&i.TriggerFiring.ID,
+			&i.TriggerFiring.Trigger,
+			&i.TriggerFiring.Delivery,
+			&i.TriggerFiring.Payload,
+			&i.TriggerFiring.OccurredAt,
+			&i.TriggerFiring.ReceivedAt,
+			&i.TriggerFiring.State,
+			&i.TriggerFiring.Reason,
+			&i.TriggerFiring.RunID,
+			&i.TriggerFiring.Attempts,
+			&i.TriggerFiring.NextAt,
+			&i.TriggerFiring.EndedAt,
+			&i.TriggerFiring.AcceptedAt,
+			&i.TriggerFiring.TriedAt,
+			&i.TriggerFiring.Creating,
+			&i.Position,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockTrigger = `-- name: LockTrigger :one
+SELECT t.name, t.paused_at, t.paused_by, t.reason, t.looked_at, t.next_at, t.failures, t.problem, t.looks, t.looking, t.read_until, t.read_for, t.asked_at, clock_timestamp()::timestamptz AS now FROM orchestrator_triggers t WHERE t.name = $1 FOR UPDATE
+`
+
+type LockTriggerRow struct {
+	Trigger Trigger
+	Now     time.Time
+}
+
+// Only one server at a time decides about a trigger.
+func (q *Queries) LockTrigger(ctx context.Context, name string) (LockTriggerRow, error) {
+	row := q.db.QueryRow(ctx, lockTrigger, name)
+	var i LockTriggerRow
+	err := row.Scan(
+		&i.Trigger.Name,
+		&i.Trigger.PausedAt,
+		&i.Trigger.PausedBy,
+		&i.Trigger.Reason,
+		&i.Trigger.LookedAt,
+		&i.Trigger.NextAt,
+		&i.Trigger.Failures,
+		&i.Trigger.Problem,
+		&i.Trigger.Looks,
+		&i.Trigger.Looking,
+		&i.Trigger.ReadUntil,
+		&i.Trigger.ReadFor,
+		&i.Trigger.AskedAt,
+		&i.Now,
+	)
+	return i, err
+}
+
+const pauseTrigger = `-- name: PauseTrigger :execrows
+INSERT INTO orchestrator_triggers AS t (name, paused_at, paused_by, reason)
+VALUES ($1, clock_timestamp(), $2, $3)
+ON CONFLICT (name) DO UPDATE SET paused_at = EXCLUDED.paused_at, paused_by = EXCLUDED.paused_by, reason = EXCLUDED.reason
+WHERE t.paused_at IS NULL
+`
+
+type PauseTriggerParams struct {
+	Name     string
+	PausedBy string
+	Reason   string
+}
+
+// No row: it is paused already.
+func (q *Queries) PauseTrigger(ctx context.Context, arg PauseTriggerParams) (int64, error) {
+	result, err := q.db.Exec(ctx, pauseTrigger, arg.Name, arg.PausedBy, arg.Reason)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const redeliverFiring = `-- name: RedeliverFiring :execrows
+UPDATE orchestrator_trigger_firings
+SET state = 'waiting', reason = '', attempts = 0, creating = false, tried_at = NULL, ended_at = NULL, accepted_at = clock_timestamp(), next_at = clock_timestamp()
+WHERE id = $1 AND state IN ('skipped', 'failed')
+`
+
+// A firing that was skipped or failed waits again. A person asks for it, so it is in time.
+func (q *Queries) RedeliverFiring(ctx context.Context, id int64) (int64, error) {
+	result, err := q.db.Exec(ctx, redeliverFiring, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const renewFiring = `-- name: RenewFiring :execrows
+UPDATE orchestrator_trigger_firings SET next_at = clock_timestamp() + make_interval(secs => $1::float8)
+WHERE id = $2 AND attempts = $3 AND state = 'waiting' AND creating
+`
+
+type RenewFiringParams struct {
+	LeaseSeconds float64
+	ID           int64
+	Attempt      int32
+}
+
+func (q *Queries) RenewFiring(ctx context.Context, arg RenewFiringParams) (int64, error) {
+	result, err := q.db.Exec(ctx, renewFiring, arg.LeaseSeconds, arg.ID, arg.Attempt)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const resumeTrigger = `-- name: ResumeTrigger :execrows
+UPDATE orchestrator_triggers SET paused_at = NULL, paused_by = '', reason = '' WHERE name = $1 AND paused_at IS NOT NULL
+`
+
+func (q *Queries) ResumeTrigger(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.Exec(ctx, resumeTrigger, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const retryFiring = `-- name: RetryFiring :execrows
+UPDATE orchestrator_trigger_firings
+SET reason = $1, creating = false, next_at = clock_timestamp() + make_interval(secs => $2::float8)
+WHERE id = $3 AND attempts = $4 AND state = 'waiting'
+`
+
+type RetryFiringParams struct {
+	Reason      string
+	WaitSeconds float64
+	ID          int64
+	Attempt     int32
+}
+
+func (q *Queries) RetryFiring(ctx context.Context, arg RetryFiringParams) (int64, error) {
+	result, err := q.db.Exec(ctx, retryFiring,
+		arg.Reason,
+		arg.WaitSeconds,
+		arg.ID,
+		arg.Attempt,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sweepFirings = `-- name: SweepFirings :execrows
+DELETE FROM orchestrator_trigger_firings WHERE id IN (
+    SELECT f.id FROM orchestrator_trigger_firings f
+    WHERE f.ended_at < clock_timestamp() - make_interval(secs => CASE WHEN f.delivery LIKE 'issue:%' OR f.delivery LIKE 'comment:%'
+                                                                      THEN $1::float8 ELSE $2::float8 END)
+      AND NOT EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = f.run_id AND r.status NOT IN ('done', 'failed', 'cancelled'))
+    ORDER BY f.ended_at LIMIT $3::int)
+`
+
+type SweepFiringsParams struct {
+	LongSeconds float64
+	AgeSeconds  float64
+	Most        int32
+}
+
+// Issues and comments are seen again for as long as they exist, so their rows are kept for longer.
+// Those of runs in progress count for overlaps.
+func (q *Queries) SweepFirings(ctx context.Context, arg SweepFiringsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepFirings, arg.LongSeconds, arg.AgeSeconds, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const triggerRuns = `-- name: TriggerRuns :many
+SELECT r.id
+FROM orchestrator_runs r JOIN orchestrator_trigger_firings f ON f.run_id = r.id
+WHERE r.status NOT IN ('done', 'failed', 'cancelled') AND f.trigger = $1 AND f.state = 'fired'
+ORDER BY r.id
+`
+
+// The runs of a trigger that are in progress, in order.
+func (q *Queries) TriggerRuns(ctx context.Context, trigger string) ([]int64, error) {
+	rows, err := q.db.Query(ctx, triggerRuns, trigger)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []int64{}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const triggerStates = `-- name: TriggerStates :many
+SELECT n.name::text AS name, t.paused_at, coalesce(t.paused_by, '')::text AS paused_by, coalesce(t.reason, '')::text AS reason,
+       coalesce(t.problem, '')::text AS problem,
+       (SELECT count(*) FROM orchestrator_trigger_firings f WHERE f.trigger = n.name AND f.state = 'waiting')::bigint AS waiting,
+       (SELECT count(*) FROM orchestrator_trigger_firings f JOIN orchestrator_runs r ON r.id = f.run_id
+        WHERE f.trigger = n.name AND f.state = 'fired' AND r.status NOT IN ('done', 'failed', 'cancelled'))::bigint AS running,
+       (SELECT f.ended_at FROM orchestrator_trigger_firings f WHERE f.trigger = n.name AND f.state = 'fired' ORDER BY f.ended_at DESC LIMIT 1) AS fired_at
+FROM unnest($1::text[]) WITH ORDINALITY n(name, place) LEFT JOIN orchestrator_triggers t ON t.name = n.name
+ORDER BY n.place
+`
+
+type TriggerStatesRow struct {
+	Name     string
+	PausedAt *time.Time
+	PausedBy string
+	Reason   string
+	Problem  string
+	Waiting  int64
+	Running  int64
+	FiredAt  *time.Time
+}
+
+// What is known of triggers besides their configuration.
+func (q *Queries) TriggerStates(ctx context.Context, names []string) ([]TriggerStatesRow, error) {
+	rows, err := q.db.Query(ctx, triggerStates, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TriggerStatesRow{}
+	for rows.Next() {
+		var i TriggerStatesRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.PausedAt,
+			&i.PausedBy,
+			&i.Reason,
+			&i.Problem,
+			&i.Waiting,
+			&i.Running,
+			&i.FiredAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const triggerUse = `-- name: TriggerUse :one
+SELECT count(*)::bigint AS runs, coalesce(sum(b.spent_micros), 0)::bigint AS micros
+FROM orchestrator_trigger_firings f
+LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = f.run_id::text
+WHERE f.trigger = $1 AND f.state = 'fired' AND f.ended_at > clock_timestamp() - interval '24 hours'
+`
+
+type TriggerUseRow struct {
+	Runs   int64
+	Micros int64
+}
+
+// How many runs a trigger created within a day, and what they cost.
+func (q *Queries) TriggerUse(ctx context.Context, trigger string) (TriggerUseRow, error) {
+	row := q.db.QueryRow(ctx, triggerUse, trigger)
+	var i TriggerUseRow
+	err := row.Scan(&i.Runs, &i.Micros)
+	return i, err
+}
+
+const waitingFirings = `-- name: WaitingFirings :many
+SELECT id, delivery, occurred_at, received_at, (accepted_at IS NOT NULL)::bool AS accepted, tried_at, attempts, creating,
+       (next_at <= clock_timestamp())::bool AS due
+FROM orchestrator_trigger_firings
+WHERE trigger = $1 AND state = 'waiting'
+ORDER BY id LIMIT $2::int
+`
+
+type WaitingFiringsParams struct {
+	Trigger string
+	Most    int32
+}
+
+type WaitingFiringsRow struct {
+	ID         int64
+	Delivery   string
+	OccurredAt time.Time
+	ReceivedAt time.Time
+	Accepted   bool
+	TriedAt    *time.Time
+	Attempts   int32
+	Creating   bool
+	Due        bool
+}
+
+// The firings of a trigger that wait, in order.
+func (q *Queries) WaitingFirings(ctx context.Context, arg WaitingFiringsParams) ([]WaitingFiringsRow, error) {
+	rows, err := q.db.Query(ctx, waitingFirings, arg.Trigger, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []WaitingFiringsRow{}
+	for rows.Next() {
+		var i WaitingFiringsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Delivery,
+			&i.OccurredAt,
+			&i.ReceivedAt,
+			&i.Accepted,
+			&i.TriedAt,
+			&i.Attempts,
+			&i.Creating,
+			&i.Due,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const waitingTriggers = `-- name: WaitingTriggers :many
+SELECT trigger, min(received_at)::timestamptz AS oldest
+FROM orchestrator_trigger_firings
+WHERE state = 'waiting'
+GROUP BY trigger
+`
+
+type WaitingTriggersRow struct {
+	Trigger string
+	Oldest  time.Time
+}
+
+// The triggers with firings that wait, with the time of the oldest one.
+func (q *Queries) WaitingTriggers(ctx context.Context) ([]WaitingTriggersRow, error) {
+	rows, err := q.db.Query(ctx, waitingTriggers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []WaitingTriggersRow{}
+	for rows.Next() {
+		var i WaitingTriggersRow
+		if err := rows.Scan(&i.Trigger, &i.Oldest); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -54,7 +54,7 @@ func TestFollowSeesEachEventOnceInOrderThoughItsConnectionsAreKilled(t *testing.
 				return
 			case <-tick.C:
 				var n int
-				if conn.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'follower'").Scan(&n) == nil {
+				if conn.QueryRow(t.Context(), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'follower' AND datname = current_database()").Scan(&n) == nil {
 					kills += n
 				}
 			}

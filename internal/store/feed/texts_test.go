@@ -122,7 +122,7 @@ func TestReadersContinueWithLaterTextsAfterTheirConnectionIsLost(t *testing.T) {
 	receive(t, got, "before")
 	storetest.Query(t, b.URL, func(ctx context.Context, conn *pgx.Conn) {
 		var n int
-		require.NoError(t, conn.QueryRow(ctx, "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity WHERE application_name = 'follower'").Scan(&n))
+		require.NoError(t, conn.QueryRow(ctx, "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity WHERE application_name = 'follower' AND datname = current_database()").Scan(&n))
 		require.Positive(t, n)
 	})
 	untilShown(t, b, store.LiveText{RunID: b.First.ID, Text: "after"})

@@ -113,6 +113,12 @@ func List(ctx context.Context, st *store.Store, state contract.PullRequestState,
 	return out, err
 }
 
+// RunOf returns the last run that has a pull request, 0 if none has.
+func RunOf(ctx context.Context, st *store.Store, forge, repo string, number int64) (int64, error) {
+	run, err := st.Queries().LastRunOfPullRequest(ctx, db.LastRunOfPullRequestParams{Forge: forge, Repo: repo, Number: number})
+	return run, dberr.Explain(err, "find the run of pull request %d of %s", number, repo)
+}
+
 func ofRows(rows []db.PullRequest) ([]contract.PullRequest, error) {
 	out := make([]contract.PullRequest, len(rows))
 	for i, r := range rows {

@@ -1,4 +1,4 @@
-// Package triggers stores what fired triggers, and what came of it.
+// Package triggers stores what fired triggers, and the outcome.
 package triggers
 
 import (

@@ -88,3 +88,24 @@ test('what somebody closed stays closed', async ({ page, request }) => {
   for (let i = 0; i < 3; i++) await anew(page);
   await expect(fold).not.toHaveAttribute('open');
 });
+
+test('a rejected form keeps what was entered when the page is refreshed', async ({ page, complaints }) => {
+  complaints.allow(/422/);
+  await page.goto('/runs');
+  await page.keyboard.press('n');
+  await page.waitForURL('**/runs/new');
+  await page.getByLabel('Repository').fill('/no/such/repository');
+  await page.getByLabel('Goal').fill('Add dark mode');
+  await page.getByLabel('A person approves the plan').check();
+  await page.getByRole('button', { name: 'Create run' }).click();
+  const repo = page.getByLabel('Repository');
+  await expect(repo).toHaveAttribute('aria-invalid', 'true');
+  await expect(repo).toBeFocused();
+  for (let i = 0; i < 2; i++) {
+    await expect(repo).toHaveValue('/no/such/repository');
+    await expect(page.getByLabel('Goal')).toHaveValue('Add dark mode');
+    await expect(page.getByLabel('A person approves the plan')).toBeChecked();
+    await expect(page.locator('#repo-problem')).toContainText('does not exist');
+    await anew(page);
+  }
+});

@@ -116,6 +116,12 @@ func Review(ctx workflow.Context, most time.Duration) workflow.Context {
 	return Remote(ctx, contract.QueuePlanner, most+ModelWait)
 }
 
+// Answer returns a context for a comment on a forge and similar work, which is given up after some time:
+// other work waits for it.
+func Answer(ctx workflow.Context) workflow.Context {
+	return workflow.WithScheduleToCloseTimeout(Remote(ctx, contract.QueueReleaser, AnswerTime), AnswerPatience)
+}
+
 // Persistent returns a context for a deliberation's activities on its rows and files: ordinary
 // activities, so that they are in the history before they complete. They are retried while the
 // database is down.

@@ -1,0 +1,55 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/runs/pullrequest"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// closes returns how a pull request in a repository names the issue that it closes when it is merged,
+// "" if it closes none: only an issue on the same forge can be closed.
+func closes(run store.Run, name, repo string) string {
+	i, s := run.Settings.Issue, run.Settings.Release.PullRequest
+	switch {
+	case i == nil || !s.CloseIssue || i.Forge != name:
+		return ""
+	case strings.EqualFold(i.Repo, repo):
+		return fmt.Sprintf("#%d", i.Number)
+	}
+	return i.String()
+}
+
+// announce comments on the issue that a run is about with the address of its open pull request. What
+// the forge refuses is returned as a note.
+func (a *Activities) announce(ctx context.Context, run store.Run, pr forge.PullRequest, name, repo string) (note string, err error) {
+	i, s := run.Settings.Issue, run.Settings.Release.PullRequest
+	if i == nil || !s.CommentIssue || pr.State != forge.Open {
+		return "", nil
+	}
+	service, err := a.Forges.Named(i.Forge)
+	if err == nil {
+		text := fmt.Sprintf("Run %d opened a pull request for this issue: %s", run.ID, telemetry.Redact(pr.URL))
+		if s.Link != "" {
+			text = fmt.Sprintf("[Run %d](%s) opened a pull request for this issue: %s", run.ID, runLink(s.Link, run.ID), telemetry.Redact(pr.URL))
+		}
+		err = pullrequest.Announce(ctx, service, pullrequest.Announcement{
+			Repo: i.Repo, Number: i.Number, Of: fmt.Sprintf("%s/%s/%d", name, repo, pr.Number), Text: text,
+		})
+	}
+	if err != nil && fault.Of(err).Class != contract.ClassInfra {
+		return "the issue " + i.String() + " got no comment about the pull request: " + fault.Of(err).Message, nil
+	}
+	return "", err
+}
+
+// runLink returns the address of the page of a run.
+func runLink(dashboard string, run int64) string {
+	return fmt.Sprintf("%s/runs/%d", strings.TrimRight(dashboard, "/"), run)
+}

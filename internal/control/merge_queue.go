@@ -1,0 +1,171 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/forge/connect"
+	"github.com/rocketgpt/orchestrator/internal/mergequeue"
+	"github.com/rocketgpt/orchestrator/internal/runs/report"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
+	"github.com/rocketgpt/orchestrator/internal/store/pullrequests"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
+)
+
+// QueueRequest is a command of a person or a program to a merge queue.
+type QueueRequest struct {
+	Action      contract.QueueAction
+	PullRequest string // address, for add, remove and skip
+	// Queue is the queue that is paused or resumed. It may lack the forge, if only one is configured, and
+	// the base, which then is the default branch.
+	Queue      contract.QueueRef
+	By, Reason string
+	Key        string // makes the request idempotent; empty: each one counts
+}
+
+// MergeQueues returns merge queues as last stored, those that changed last first.
+func (r *Runs) MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.Queue, error) {
+	return mergequeues.List(ctx, r.Store, f)
+}
+
+// CommandQueue carries out a command to a merge queue.
+func (r *Runs) CommandQueue(ctx context.Context, q QueueRequest) (contract.QueueAck, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	forges, err := connect.New(r.Config.Forges, os.Getenv)
+	if err != nil {
+		return contract.QueueAck{}, err
+	}
+	defer forges.Close()
+	cmd := contract.QueueCommand{ID: cmp.Or(q.Key, uuid.NewString()), Action: q.Action, By: telemetry.Redact(q.By), Reason: telemetry.Redact(q.Reason)}
+	var ref contract.QueueRef
+	switch q.Action {
+	case contract.QueuePause, contract.QueueResume:
+		ref, err = r.queueOf(ctx, forges, q)
+	case contract.QueueAdd:
+		ref, err = r.added(ctx, forges, q.PullRequest, &cmd)
+	case contract.QueueRemove, contract.QueueSkip:
+		ref, err = r.queued(ctx, forges, q.PullRequest, &cmd)
+	default:
+		err = wrong("%q is not a command of a merge queue; expected add, remove, skip, pause or resume", q.Action)
+	}
+	if err != nil {
+		return contract.QueueAck{}, err
+	}
+	return r.sendToQueue(ctx, ref, cmd)
+}
+
+// sendToQueue sends a command to the workflow of a merge queue.
+func (r *Runs) sendToQueue(ctx context.Context, ref contract.QueueRef, cmd contract.QueueCommand) (contract.QueueAck, error) {
+	ack, err := temporal.CommandQueue(ctx, r.Temporal, ref, cmd)
+	if err == nil {
+		return ack, nil
+	}
+	if f := fault.Of(err); f.Class == contract.ClassHuman {
+		return ack, fault.Restore(*f)
+	}
+	return ack, fault.Wrap(err, contract.ClassInfra, contract.CodeUnavailable, "the command %s could not be sent to the merge queue of %s; try again", cmd.Action, ref)
+}
+
+// queueOf completes the name of a queue that is paused or resumed.
+func (r *Runs) queueOf(ctx context.Context, forges *connect.Set, q QueueRequest) (contract.QueueRef, error) {
+	ref := q.Queue
+	if ref.Repo == "" {
+		return ref, wrong("name the repository of the merge queue (--repository), such as team/app")
+	}
+	if names := forges.Names(); ref.Forge == "" && len(names) == 1 {
+		ref.Forge = names[0]
+	}
+	if ref.Forge == "" {
+		return ref, wrong("name the forge of the merge queue (--forge): several are configured, or none")
+	}
+	service, err := forges.Named(ref.Forge)
+	if err != nil {
+		return ref, err
+	}
+	access, err := service.Access(ctx, ref.Repo)
+	if err != nil {
+		return ref, err
+	}
+	ref.Base = cmp.Or(ref.Base, access.DefaultBranch)
+	return ref, forge.CheckBranch(ref.Base)
+}
+
+// added completes the command that adds a pull request.
+func (r *Runs) added(ctx context.Context, forges *connect.Set, address string, cmd *contract.QueueCommand) (contract.QueueRef, error) {
+	service, name, repo, number, err := forges.PullRequest(address)
+	if err != nil {
+		return contract.QueueRef{}, err
+	}
+	pr, err := service.PullRequest(ctx, repo, number)
+	if err != nil {
+		return contract.QueueRef{}, err
+	}
+	if pr.State != forge.Open {
+		return contract.QueueRef{}, refused("pull request %d of %s is %s, so it cannot be merged", number, repo, pr.State)
+	}
+	policy := setup.MergePolicy(r.Config)
+	cmd.Number, cmd.Title, cmd.URL, cmd.Policy = number, telemetry.Redact(pr.Title), telemetry.Redact(pr.URL), &policy
+	if cmd.RunID, err = pullrequests.RunOf(ctx, r.Store, name, repo, number); err != nil {
+		return contract.QueueRef{}, err
+	}
+	return contract.QueueRef{Forge: name, Repo: repo, Base: pr.Base}, nil
+}
+
+// queued completes a command about a pull request in a queue.
+func (r *Runs) queued(ctx context.Context, forges *connect.Set, address string, cmd *contract.QueueCommand) (contract.QueueRef, error) {
+	_, name, repo, number, err := forges.PullRequest(address)
+	if err != nil {
+		return contract.QueueRef{}, err
+	}
+	e, base, found, err := mergequeues.Last(ctx, r.Store, name, repo, number)
+	if err != nil {
+		return contract.QueueRef{}, err
+	}
+	if !found || e.State.Ended() {
+		return contract.QueueRef{}, refused("pull request %d of %s is not in a merge queue", number, repo)
+	}
+	cmd.Number = number
+	return contract.QueueRef{Forge: name, Repo: repo, Base: base}, nil
+}
+
+// QueueReady adds the pull request of a run to its merge queue if the settings say so and it is ready: the
+// policy gate allows what the run released, and labels, approvals and checks are as they must be. The same
+// head is added once, so that one which was returned or removed stays out until it changes.
+func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo string, pr forge.PullRequest, run int64) error {
+	if r.Config.Git.PullRequest.Merge.When != config.MergeApproved || pr.Mergeable != nil && !*pr.Mergeable {
+		return nil
+	}
+	ref, policy, now := contract.QueueRef{Forge: name, Repo: repo, Base: pr.Base}, setup.MergePolicy(r.Config), time.Now()
+	cmd := contract.QueueCommand{
+		ID: fmt.Sprintf("auto/%d/%.40s", pr.Number, pr.HeadCommit), Action: contract.QueueAdd, Number: pr.Number, By: contract.BySystem, RunID: run,
+		Reason: "it is approved", Title: telemetry.Redact(pr.Title), URL: telemetry.Redact(pr.URL), Policy: &policy,
+	}
+	if known, err := mergequeues.Has(ctx, r.Store, ref, cmd.ID); err != nil || known {
+		return err
+	}
+	details, err := r.Views.RunDetails(ctx, run)
+	if err != nil {
+		return err
+	}
+	if v, judged := report.ReleaseVerdict(details); !judged || v.Decision != contract.GateAllow && v.ApprovedBy == "" {
+		return nil
+	}
+	ready, err := mergequeue.Repository{Service: service, Path: repo}.Ready(ctx, pr, policy, now.Add(policy.CheckTime), now)
+	if err != nil || ready.Verdict != contract.QueueIncluded {
+		return err
+	}
+	_, err = r.sendToQueue(ctx, ref, cmd)
+	return err
+}

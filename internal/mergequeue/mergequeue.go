@@ -1,0 +1,399 @@
+// Package mergequeue does the work of a merge queue on a forge: it decides whether pull requests are ready,
+// builds commits with the changes of several of them, reads the results of their checks, and merges.
+// Which ones are tested together, and what follows, is decided by package workflows/mergequeue.
+//
+// All texts are data that strangers may have written. Those that occur in reasons are in Markdown, as
+// code, so that they mention nobody and contain no links.
+package mergequeue
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/runs/pullrequest"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+const (
+	maxShown     = 80 // bytes of a name in a reason
+	maxConflicts = 3  // paths in a reason
+	shortCommit  = 12 // characters of a commit in the name of a branch
+)
+
+// ownStatus is the beginning of the names of the statuses that runs set. They are about a pull request,
+// so a commit with several of them has none.
+const ownStatus = "rgpt/"
+
+// Repository is a repository on a forge, and what git does with it.
+type Repository struct {
+	Service    forge.Service
+	Path       string // on the forge
+	Remote     string // address for git
+	Workspaces *workspace.Manager
+}
+
+// code returns a text of a stranger as code in Markdown.
+func code(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '`':
+			return '\''
+		case !unicode.IsPrint(r):
+			return ' '
+		}
+		return r
+	}, telemetry.Redact(strings.ToValidUTF8(text, "?")))
+	return "`" + fault.Clip(strings.Join(strings.Fields(text), " "), maxShown) + "`"
+}
+
+// codes returns texts of strangers, the first few of them.
+func codes(texts []string) string {
+	var out []string
+	for i, t := range texts {
+		if i == maxConflicts {
+			out = append(out, fmt.Sprintf("and %d more", len(texts)-i))
+			break
+		}
+		out = append(out, code(t))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Readiness is whether a pull request can be merged as far as its own state says so.
+type Readiness struct {
+	Verdict contract.QueueVerdict // included, not_yet or refused
+	Reason  string
+	// Required are the checks that the forge requires for it.
+	Required []string
+}
+
+// Ready decides whether a pull request is ready to be merged. Checks that run are waited for until
+// deadline.
+func (r Repository) Ready(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy, deadline, now time.Time) (Readiness, error) {
+	refused := func(format string, args ...any) (Readiness, error) {
+		return Readiness{Verdict: contract.QueueRefused, Reason: fmt.Sprintf(format, args...)}, nil
+	}
+	if pr.State != forge.Open {
+		return refused("it was %s", pr.State)
+	}
+	if pr.Draft {
+		return refused("it is a draft")
+	}
+	for _, label := range policy.Labels {
+		if !slices.Contains(pr.Labels, label) {
+			return refused("it does not have the label %s", code(label))
+		}
+	}
+	for _, label := range policy.BlockedLabels {
+		if slices.Contains(pr.Labels, label) {
+			return refused("it has the label %s", code(label))
+		}
+	}
+	if policy.Approvals > 0 {
+		by, err := r.Service.Approvals(ctx, r.Path, pr.Number)
+		if err != nil {
+			return Readiness{}, err
+		}
+		if len(by) < policy.Approvals {
+			return refused("it needs the approvals of %d people for its newest commit and has %d", policy.Approvals, len(by))
+		}
+	}
+	return r.ownChecks(ctx, pr, policy, deadline, now)
+}
+
+// ownChecks decides by the checks of the head of a pull request.
+func (r Repository) ownChecks(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy, deadline, now time.Time) (Readiness, error) {
+	checks, err := r.Service.Checks(ctx, r.Path, pr.HeadCommit)
+	if err != nil {
+		return Readiness{}, err
+	}
+	out := Readiness{Verdict: contract.QueueIncluded}
+	for _, c := range checks {
+		if c.Required && !strings.HasPrefix(c.Name, ownStatus) {
+			out.Required = append(out.Required, c.Name)
+		}
+		switch needed := c.Required || slices.Contains(policy.Checks, c.Name); {
+		case !needed:
+		case c.State == forge.CheckFailure, c.State == forge.CheckError:
+			out.Verdict, out.Reason = contract.QueueRefused, fmt.Sprintf("its check %s failed%s", code(c.Name), link(c.URL))
+			return out, nil
+		case c.State == forge.CheckPending && now.After(deadline):
+			out.Verdict, out.Reason = contract.QueueRefused, fmt.Sprintf("its check %s has not ended in time%s", code(c.Name), link(c.URL))
+			return out, nil
+		case c.State == forge.CheckPending:
+			out.Verdict, out.Reason = contract.QueueNotYet, fmt.Sprintf("its check %s has not ended", code(c.Name))
+		}
+	}
+	return out, nil
+}
+
+// plainURL matches addresses that can be part of Markdown as they are.
+var plainURL = regexp.MustCompile(`^https?://[A-Za-z0-9._~:/?#@!$&'*+,;=%-]{1,300}$`)
+
+// link returns the address of a check in parentheses, "" if it has none that can be shown.
+func link(address string) string {
+	address = telemetry.Redact(address)
+	if !plainURL.MatchString(address) {
+		return ""
+	}
+	return " (<" + address + ">)"
+}
+
+// Build makes a commit with the changes of pull requests on top of their base, and pushes it to a branch
+// of its own. Those that are not ready or conflict are left out. A repeat makes the same commit, unless
+// something has changed meanwhile.
+func (r Repository) Build(ctx context.Context, in contract.QueueCandidateInput) (contract.QueueCandidate, error) {
+	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
+	if err != nil {
+		return contract.QueueCandidate{}, err
+	}
+	out := contract.QueueCandidate{Base: base, Required: slices.Clone(in.Policy.Checks)}
+	for wanted := in.Wanted; len(wanted) > 0 && included(out) < in.Most; {
+		for len(wanted) > 0 && included(out) < in.Most {
+			part, required, err := r.part(ctx, in, wanted[0])
+			if err != nil {
+				return contract.QueueCandidate{}, err
+			}
+			out.Parts = append(out.Parts, part)
+			out.Required = append(out.Required, required...)
+			wanted = wanted[1:]
+		}
+		// Those that conflict make room for others.
+		if err := r.mergeParts(ctx, in, &out); err != nil {
+			return contract.QueueCandidate{}, err
+		}
+	}
+	slices.Sort(out.Required)
+	out.Required = slices.Compact(out.Required)
+	if out.Commit == "" {
+		return out, nil
+	}
+	out.Branch = in.Policy.Prefix + unmarked.ReplaceAllString(in.Queue.Base, "-") + "-" + out.Commit[:shortCommit]
+	return out, r.Workspaces.PushCandidate(ctx, r.Remote, out.Commit, out.Branch)
+}
+
+// included returns the number of parts that a candidate includes.
+func included(c contract.QueueCandidate) (n int) {
+	for _, p := range c.Parts {
+		if p.Verdict == contract.QueueIncluded {
+			n++
+		}
+	}
+	return n
+}
+
+// part decides whether a pull request can be part of a candidate.
+func (r Repository) part(ctx context.Context, in contract.QueueCandidateInput, w contract.QueueWanted) (contract.QueuePart, []string, error) {
+	part := contract.QueuePart{Number: w.Number, Verdict: contract.QueueRefused}
+	pr, err := r.Service.PullRequest(ctx, r.Path, w.Number)
+	switch {
+	case fault.Is(err, contract.CodeRepository):
+		part.Reason = "it cannot be read: " + code(fault.Of(err).Message)
+		return part, nil, nil
+	case err != nil:
+		return part, nil, err
+	case pr.State == forge.Merged:
+		part.Verdict, part.Reason, part.Head, part.Commit = contract.QueueIsMerged, "it was merged already", pr.HeadCommit, pr.MergeCommit
+		return part, nil, nil
+	case pr.Base != in.Queue.Base:
+		part.Reason = "its base is now " + code(pr.Base)
+		return part, nil, nil
+	}
+	ready, err := r.Ready(ctx, pr, in.Policy, w.Since.Add(in.Policy.CheckTime), in.At)
+	part.Verdict, part.Reason, part.Head = ready.Verdict, ready.Reason, pr.HeadCommit
+	return part, ready.Required, err
+}
+
+// mergeParts merges the parts of a candidate that are ready.
+func (r Repository) mergeParts(ctx context.Context, in contract.QueueCandidateInput, out *contract.QueueCandidate) error {
+	var heads []workspace.MergeHead
+	var at []int
+	for i, p := range out.Parts {
+		if p.Verdict == contract.QueueIncluded {
+			heads, at = append(heads, workspace.MergeHead{Commit: p.Head, Message: workspace.QueueMessage(p.Number)}), append(at, i)
+		}
+	}
+	if len(heads) == 0 {
+		return nil
+	}
+	made, err := r.Workspaces.Candidate(ctx, r.Remote, out.Base, heads, in.Policy.Method == string(forge.MergeCommit), in.At)
+	if err != nil {
+		return err
+	}
+	for i, h := range made.Heads {
+		p := &out.Parts[at[i]]
+		switch {
+		case len(h.Conflicts) == 0:
+			p.Tree = h.Tree
+		case h.Alone:
+			p.Verdict, p.Reason = contract.QueueRefused, fmt.Sprintf("it conflicts with %s in %s", code(in.Queue.Base), codes(h.Conflicts))
+		default:
+			p.Verdict, p.Reason = contract.QueueDeferred, "it conflicts with a pull request before it in "+codes(h.Conflicts)
+		}
+	}
+	if made.Commit != out.Base {
+		out.Commit, out.Tree = made.Commit, made.Tree
+	}
+	return nil
+}
+
+// unmarked matches what cannot be part of a branch's name in every case.
+var unmarked = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+
+// Checks waits until the required checks of a candidate have ended or one has failed, for at most a time.
+func (r Repository) Checks(ctx context.Context, in contract.QueueChecksInput) (contract.QueueChecks, error) {
+	ends := time.NewTimer(in.Wait)
+	defer ends.Stop()
+	tick := time.NewTicker(max(in.Poll, time.Millisecond))
+	defer tick.Stop()
+	for {
+		checks, err := r.Service.Checks(ctx, r.Path, in.Commit)
+		if err != nil {
+			return contract.QueueChecks{}, err
+		}
+		out := judge(checks, in.Required)
+		if out.Result != contract.QueuePending {
+			return out, nil
+		}
+		select {
+		case <-ctx.Done():
+			return out, ctx.Err()
+		case <-ends.C:
+			return out, nil
+		case <-tick.C:
+		}
+	}
+}
+
+// judge returns the result of checks of which some are required.
+func judge(checks []forge.Check, required []string) contract.QueueChecks {
+	out := contract.QueueChecks{Result: contract.QueueGreen}
+	missing := slices.Clone(required)
+	for _, c := range checks {
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == c.Name })
+		if !c.Required && !slices.Contains(required, c.Name) {
+			continue
+		}
+		switch c.State {
+		case forge.CheckFailure, forge.CheckError:
+			return contract.QueueChecks{Result: contract.QueueRed, Reason: fmt.Sprintf("the check %s failed%s", code(c.Name), link(c.URL))}
+		case forge.CheckPending:
+			out = contract.QueueChecks{Result: contract.QueuePending, Reason: fmt.Sprintf("the check %s has not ended in time%s", code(c.Name), link(c.URL))}
+		default:
+		}
+	}
+	if len(missing) > 0 {
+		return contract.QueueChecks{Result: contract.QueuePending, Reason: fmt.Sprintf("the check %s was not reported in time", code(missing[0]))}
+	}
+	return out
+}
+
+// Merge merges a pull request, if its head and its base are still what was tested, and checks the result.
+// It succeeds if an earlier attempt merged it.
+func (r Repository) Merge(ctx context.Context, in contract.QueueMergeInput) (contract.QueueMergeResult, error) {
+	pr, err := r.Service.PullRequest(ctx, r.Path, in.Part.Number)
+	switch {
+	case err != nil:
+		return contract.QueueMergeResult{}, err
+	case pr.State == forge.Merged:
+		return r.merged(ctx, in, pr)
+	case pr.State == forge.Closed:
+		return contract.QueueMergeResult{Refused: "it was closed"}, nil
+	case pr.HeadCommit != in.Part.Head:
+		return contract.QueueMergeResult{Moved: true}, nil
+	}
+	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
+	if err != nil || base != in.Base {
+		return contract.QueueMergeResult{Moved: true}, err
+	}
+	commit, err := r.Service.Merge(ctx, r.Path, in.Part.Number, forge.Merge{Method: forge.MergeMethod(in.Policy.Method), HeadCommit: in.Part.Head})
+	if err != nil {
+		return r.notMerged(ctx, in, err)
+	}
+	pr.State, pr.MergeCommit = forge.Merged, commit
+	return r.merged(ctx, in, pr)
+}
+
+// notMerged explains why a forge did not merge a pull request.
+func (r Repository) notMerged(ctx context.Context, in contract.QueueMergeInput, why error) (contract.QueueMergeResult, error) {
+	if !fault.Is(why, contract.CodeMergeConflict) && !fault.Is(why, contract.CodeBadRequest) {
+		return contract.QueueMergeResult{}, why
+	}
+	pr, err := r.Service.PullRequest(ctx, r.Path, in.Part.Number)
+	switch {
+	case err != nil:
+		return contract.QueueMergeResult{}, err
+	case pr.State == forge.Open && pr.HeadCommit != in.Part.Head:
+		return contract.QueueMergeResult{Moved: true}, nil
+	}
+	return contract.QueueMergeResult{Refused: "the forge does not merge it: " + code(fault.Of(why).Message)}, nil
+}
+
+// merged checks what a merge has made of the base, and removes the branch of the pull request.
+func (r Repository) merged(ctx context.Context, in contract.QueueMergeInput, pr forge.PullRequest) (contract.QueueMergeResult, error) {
+	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
+	if err != nil {
+		return contract.QueueMergeResult{}, err
+	}
+	tree, err := r.Workspaces.TreeOf(ctx, r.Remote, base)
+	if err != nil {
+		return contract.QueueMergeResult{}, err
+	}
+	out := contract.QueueMergeResult{Merged: true, Commit: pr.MergeCommit, Base: base, Moved: tree != in.Part.Tree}
+	if !in.Policy.DeleteBranch || pr.FromFork || pr.Head == in.Queue.Base {
+		return out, nil
+	}
+	note, err := r.deleteBranch(ctx, in.Part.Number)
+	if note != "" {
+		out.Notes = append(out.Notes, note)
+	}
+	return out, err
+}
+
+// deleteBranch deletes the branch of a pull request that was merged, unless it has newer commits.
+func (r Repository) deleteBranch(ctx context.Context, number int64) (note string, err error) {
+	pr, err := r.Service.PullRequest(ctx, r.Path, number)
+	if err != nil {
+		return "", err
+	}
+	newest, err := r.Service.Branch(ctx, r.Path, pr.Head)
+	switch {
+	case fault.Is(err, contract.CodeRepository):
+		return "", nil // the forge has deleted it
+	case err == nil && newest != pr.HeadCommit:
+		return "its branch has newer commits, so it was kept", nil
+	case err == nil:
+		err = r.Service.DeleteBranch(ctx, r.Path, pr.Head)
+	}
+	if err != nil && fault.Of(err).Class == contract.ClassConfig {
+		return "its branch could not be deleted: " + code(fault.Of(err).Message), nil
+	}
+	return "", err
+}
+
+// Return says on a pull request why it left the queue, once, and removes the required labels if the policy
+// says so.
+func (r Repository) Return(ctx context.Context, in contract.QueueReturnInput) error {
+	_, err := pullrequest.Answer(ctx, r.Service, pullrequest.Reply{
+		Repo: r.Path, Number: in.Entry.Number, ID: "queue/" + in.Entry.Key,
+		Text: fmt.Sprintf("The merge queue of %s returned this pull request: %s.", code(in.Queue.Base), in.Entry.Reason),
+	})
+	if err != nil || !in.Policy.RemoveLabels {
+		return err
+	}
+	for _, label := range in.Policy.Labels {
+		if err := r.Service.RemoveLabel(ctx, r.Path, forge.OnPullRequest(in.Entry.Number), label); err != nil {
+			return err
+		}
+	}
+	return nil
+}

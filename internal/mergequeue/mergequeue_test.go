@@ -1,0 +1,244 @@
+package mergequeue_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/artifact"
+	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/forge/forgehttp"
+	"github.com/rocketgpt/orchestrator/internal/forge/forgetest"
+	"github.com/rocketgpt/orchestrator/internal/forge/github"
+	"github.com/rocketgpt/orchestrator/internal/mergequeue"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const path = "octo/app"
+
+var ref = contract.QueueRef{Forge: "hub", Repo: path, Base: "main"}
+
+// world is a repository on a forge.
+type world struct {
+	mergequeue.Repository
+
+	hub  *forgetest.GitHub
+	repo *forgetest.Repository
+}
+
+func newWorld(t *testing.T) world {
+	t.Helper()
+	hub := forgetest.NewGitHub(t)
+	repo := hub.Repository(path)
+	u, err := url.Parse(hub.URL())
+	require.NoError(t, err)
+	service, err := github.New(forgehttp.Options{Name: "hub", URL: u, Token: forgehttp.Static(forgetest.BotToken), Timeout: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(service.Close)
+	blobs, err := artifact.Open(t.Context(), "mem://", "")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = blobs.Close() })
+	workspaces, err := workspace.New(workspace.Options{CacheDir: t.TempDir(), Blobs: blobs})
+	require.NoError(t, err)
+	return world{mergequeue.Repository{Service: service, Path: path, Remote: repo.Dir(), Workspaces: workspaces}, hub, repo}
+}
+
+func (w world) open(t *testing.T, branch string, files map[string]string) forge.PullRequest {
+	t.Helper()
+	w.repo.Push(branch, files)
+	pr, err := w.Service.CreatePullRequest(t.Context(), path, forge.NewPullRequest{Head: branch, Base: "main", Title: branch})
+	require.NoError(t, err)
+	return pr
+}
+
+func policy(change func(*contract.MergePolicy)) contract.MergePolicy {
+	p := contract.MergePolicy{Method: "merge", Batch: 8, CheckTime: time.Hour, CheckPoll: time.Millisecond, Prefix: "rgpt/queue/"}
+	if change != nil {
+		change(&p)
+	}
+	return p
+}
+
+func (w world) build(t *testing.T, p contract.MergePolicy, prs ...forge.PullRequest) contract.QueueCandidate {
+	t.Helper()
+	in := contract.QueueCandidateInput{Queue: ref, Policy: p, Most: p.Batch, At: time.Unix(1_800_000_000, 0)}
+	for _, pr := range prs {
+		in.Wanted = append(in.Wanted, contract.QueueWanted{Number: pr.Number, Since: in.At})
+	}
+	out, err := w.Build(t.Context(), in)
+	require.NoError(t, err)
+	again, err := w.Build(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, out, again, "a repeat makes the same commit, and finds it pushed")
+	return out
+}
+
+func TestACandidateHasWhatIsReadyAndSaysWhyNotTheRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.repo.Push("main", map[string]string{"a.txt": "1\n2\n3\n"})
+	one := w.open(t, "one", map[string]string{"a.txt": "one\n2\n3\n"})
+	two := w.open(t, "two", map[string]string{"b.txt": "two\n"})
+	clash := w.open(t, "clash", map[string]string{"a.txt": "another\n2\n3\n"})
+	behind := w.open(t, "behind", map[string]string{"README.md": "x\n"})
+	w.repo.Push("main", map[string]string{"README.md": "y\n"})
+	red := w.open(t, "red", map[string]string{"c.txt": "c\n"})
+	w.repo.Require("ci")
+	w.repo.Job(red.HeadCommit, "ci", forge.CheckFailure, "")
+	running := w.open(t, "running", map[string]string{"d.txt": "d\n"})
+	w.repo.Job(running.HeadCommit, "ci", forge.CheckPending, "")
+	closed := w.open(t, "closed", map[string]string{"e.txt": "e\n"})
+	w.repo.Close(forge.OnPullRequest(closed.Number))
+
+	c := w.build(t, policy(nil), one, two, clash, behind, red, running, closed, forge.PullRequest{Number: 999})
+	want := []struct {
+		verdict contract.QueueVerdict
+		reason  string
+	}{
+		{contract.QueueIncluded, ""}, {contract.QueueIncluded, ""},
+		{contract.QueueDeferred, "it conflicts with a pull request before it in `a.txt`"},
+		{contract.QueueRefused, "it conflicts with `main` in `README.md`"},
+		{contract.QueueRefused, "its check `ci` failed"}, {contract.QueueNotYet, "its check `ci` has not ended"},
+		{contract.QueueRefused, "it was closed"}, {contract.QueueRefused, "it cannot be read"},
+	}
+	require.Len(t, c.Parts, len(want))
+	for i, p := range c.Parts {
+		require.Equal(t, want[i].verdict, p.Verdict, p.Reason)
+		require.Contains(t, p.Reason, want[i].reason)
+	}
+	require.Equal(t, []string{"ci"}, c.Required)
+	require.Equal(t, c.Commit, w.repo.Head(c.Branch))
+	require.True(t, strings.HasPrefix(c.Branch, "rgpt/queue/main-"))
+	require.Equal(t, c.Parts[1].Tree, c.Tree)
+	require.NotEqual(t, c.Parts[0].Tree, c.Tree)
+}
+
+func TestThePolicyDecidesWhatIsReady(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	p := policy(func(p *contract.MergePolicy) {
+		p.Approvals, p.Labels, p.BlockedLabels = 1, []string{"ready"}, []string{"stop"}
+	})
+	expect := func(verdict contract.QueueVerdict, reason string) {
+		t.Helper()
+		part := w.build(t, p, pr).Parts[0]
+		require.Equal(t, verdict, part.Verdict, part.Reason)
+		require.Contains(t, part.Reason, reason)
+	}
+	on := forge.OnPullRequest(pr.Number)
+	expect(contract.QueueRefused, "it does not have the label `ready`")
+	require.NoError(t, w.Service.AddLabels(t.Context(), path, on, []string{"ready", "stop"}))
+	expect(contract.QueueRefused, "it has the label `stop`")
+	require.NoError(t, w.Service.RemoveLabel(t.Context(), path, on, "stop"))
+	expect(contract.QueueRefused, "it needs the approvals of 1 people for its newest commit and has 0")
+	w.repo.Approve(pr.Number)
+	expect(contract.QueueIncluded, "")
+}
+
+func TestAMergeWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	p := policy(func(p *contract.MergePolicy) { p.DeleteBranch = true })
+	c := w.build(t, p, pr)
+	in := contract.QueueMergeInput{Queue: ref, Policy: p, Part: c.Parts[0], Base: c.Base}
+	w.hub.Add(forgetest.Fault{Method: "PUT", Path: "/merge", AfterEffect: true})
+	_, err := w.Merge(t.Context(), in)
+	require.Error(t, err)
+	main := w.repo.Head("main")
+	out, err := w.Merge(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, contract.QueueMergeResult{Merged: true, Commit: main, Base: main}, out)
+	require.Equal(t, main, w.repo.Head("main"))
+	require.Empty(t, w.repo.Head("one"), "its branch was deleted")
+	again, err := w.Merge(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, out, again)
+}
+
+func TestNothingIsMergedOntoABaseThatHasMoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	c := w.build(t, policy(nil), pr)
+	in := contract.QueueMergeInput{Queue: ref, Policy: policy(nil), Part: c.Parts[0], Base: c.Base}
+	moved := w.repo.Push("main", map[string]string{"other.txt": "x\n"})
+	out, err := w.Merge(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, contract.QueueMergeResult{Moved: true}, out)
+	require.Equal(t, moved, w.repo.Head("main"))
+
+	in.Base = moved // the tree is not the one that was tested
+	out, err = w.Merge(t.Context(), in)
+	require.NoError(t, err)
+	require.True(t, out.Merged)
+	require.True(t, out.Moved, "what follows must be tested again")
+
+	next := w.open(t, "two", map[string]string{"b.txt": "b\n"})
+	c = w.build(t, policy(nil), next)
+	in.Part, in.Base = c.Parts[0], c.Base
+	w.repo.Push("two", map[string]string{"b.txt": "pushed after the test\n"})
+	out, err = w.Merge(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, contract.QueueMergeResult{Moved: true}, out, "the head has moved")
+	w.repo.Close(forge.OnPullRequest(next.Number))
+	out, err = w.Merge(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, "it was closed", out.Refused)
+}
+
+func TestAReturnIsSaidOnceAndMentionsNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.repo.Push("main", map[string]string{"@ann `x`.txt": "1\n"})
+	one := w.open(t, "one", map[string]string{"@ann `x`.txt": "one\n"})
+	w.repo.Push("main", map[string]string{"@ann `x`.txt": "2\n"})
+	require.NoError(t, w.Service.AddLabels(t.Context(), path, forge.OnPullRequest(one.Number), []string{"ready", "rgpt"}))
+	p := policy(func(p *contract.MergePolicy) { p.Labels, p.RemoveLabels = []string{"ready"}, true })
+	c := w.build(t, p, one)
+	in := contract.QueueReturnInput{Queue: ref, Policy: p, Entry: contract.QueueEntry{Key: "k", Number: one.Number, Reason: c.Parts[0].Reason}}
+	w.hub.Add(forgetest.Fault{Method: "POST", Path: "/comments", AfterEffect: true})
+	require.Error(t, w.Return(t.Context(), in))
+	for range 2 {
+		require.NoError(t, w.Return(t.Context(), in))
+	}
+	comments, err := w.Service.Comments(t.Context(), path, forge.OnPullRequest(one.Number), time.Time{})
+	require.NoError(t, err)
+	require.Len(t, comments, 1)
+	require.True(t, strings.HasPrefix(comments[0].Body, "The merge queue of `main` returned this pull request: it conflicts with `main` in `@ann 'x'.txt`."), comments[0].Body)
+	pr, err := w.Service.PullRequest(t.Context(), path, one.Number)
+	require.NoError(t, err)
+	require.Equal(t, []string{"rgpt"}, pr.Labels)
+}
+
+func TestChecksAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	commit := w.build(t, policy(nil), pr).Commit
+	check := func(wait time.Duration) contract.QueueChecks {
+		t.Helper()
+		out, err := w.Checks(t.Context(), contract.QueueChecksInput{Queue: ref, Commit: commit, Required: []string{"ci", "lint"}, Poll: time.Millisecond, Wait: wait})
+		require.NoError(t, err)
+		return out
+	}
+	require.Equal(t, contract.QueueChecks{Result: contract.QueuePending, Reason: "the check `ci` was not reported in time"}, check(time.Millisecond))
+	w.repo.Job(commit, "ci", forge.CheckPending, "")
+	w.repo.Job(commit, "lint", forge.CheckSuccess, "")
+	w.repo.Job(commit, "optional", forge.CheckFailure, "")
+	require.Equal(t, contract.QueuePending, check(time.Millisecond).Result)
+	done := make(chan contract.QueueChecks, 1)
+	go func() { done <- check(time.Minute) }()
+	w.repo.Job(commit, "ci", forge.CheckSuccess, "")
+	require.Equal(t, contract.QueueChecks{Result: contract.QueueGreen}, <-done)
+	w.repo.Job(commit, "lint", forge.CheckError, "")
+	require.Equal(t, contract.QueueRed, check(time.Minute).Result)
+}

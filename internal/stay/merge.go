@@ -1,0 +1,27 @@
+package stay
+
+import (
+	"context"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/store/forgeevents"
+)
+
+// Merges adds the pull requests of runs that are ready to their merge queues.
+type Merges interface {
+	// QueueReady adds a pull request if the settings say so and it is ready. A repeat changes nothing.
+	QueueReady(ctx context.Context, service forge.Service, name, repo string, pr forge.PullRequest, run int64) error
+}
+
+// merge adds a pull request to its merge queue if it is ready: only the commit that the run released last
+// was judged by the policy gate.
+func (s *Service) merge(ctx context.Context, service forge.Service, w forgeevents.Watch, pr forge.PullRequest) {
+	if s.Merges == nil || w.Status != contract.StatusDone || pr.HeadCommit != w.Commit {
+		return
+	}
+	if err := s.Merges.QueueReady(ctx, service, w.Forge, w.Repo, pr, w.RunID); err != nil && ctx.Err() == nil {
+		s.Log.WarnContext(ctx, "A pull request could not be added to its merge queue; trying again with the next look",
+			"forge", w.Forge, "repository", w.Repo, "number", w.Number, "error", err)
+	}
+}

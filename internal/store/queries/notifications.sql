@@ -1,0 +1,135 @@
+-- name: AddNotificationChannel :exec
+-- A new channel is notified of what happens from now on.
+INSERT INTO orchestrator_notification_channels (channel) VALUES (@channel) ON CONFLICT (channel) DO NOTHING;
+
+-- name: FeedNotifications :one
+-- Turns the next events into notifications of a channel, and moves its position, in one statement: each
+-- event reaches the channel once, whatever happens. Reads events as Feed does. A reminder also reaches
+-- the channels that it names, whatever they are notified of. A position beyond all transactions comes
+-- from another database cluster; it is then reset to now.
+WITH place AS (
+    SELECT CASE WHEN c.tx > pg_snapshot_xmax(pg_current_snapshot()) THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE c.tx END AS tx, c.id, c.since
+    FROM orchestrator_notification_channels c
+    WHERE c.channel = @channel
+    FOR UPDATE SKIP LOCKED
+), page AS MATERIALIZED (
+    SELECT e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at,
+           NOT pg_visible_in_snapshot(e.tx, p.since) OR pg_snapshot_xmax(p.since) > pg_snapshot_xmax(pg_current_snapshot()) AS fresh
+    FROM place p CROSS JOIN LATERAL (
+        SELECT n.tx, n.id, n.run_id, n.seq, n.event_type, n.created_at,
+               CASE WHEN n.event_type = 'run.failed' OR n.event_type = 'run.updated' OR n.event_type LIKE '%.error'
+                         OR n.event_type LIKE '%.reminded' OR n.event_type LIKE '%.escalated' THEN n.payload END AS payload
+        FROM orchestrator_events n
+        WHERE (n.tx, n.id) > (p.tx, p.id) AND n.tx < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY n.tx, n.id
+        LIMIT @most::int) e
+), sorted AS (
+    SELECT e.*, CASE
+        WHEN e.event_type IN ('approval.requested', 'input.requested', 'intervention.requested') THEN 'waits'
+        WHEN e.event_type IN ('approval.reminded', 'approval.escalated', 'intervention.reminded', 'intervention.escalated',
+                              'input.reminded', 'input.escalated')
+             AND e.payload -> 'to' @> to_jsonb('channel:' || @channel::text) THEN 'reminder'
+        WHEN e.event_type = 'run.failed' AND e.payload ->> 'code' IS DISTINCT FROM 'cancelled' THEN 'failed'
+        WHEN e.event_type = 'releaser.completed' OR e.event_type = 'run.updated' AND e.payload = '{"status": "done"}' THEN 'done'
+        WHEN e.event_type = 'budget.warning'
+             OR e.event_type IN ('planner.error', 'builder.error', 'tester.error', 'releaser.error') AND e.payload ->> 'code' = 'budget_exceeded' THEN 'budget'
+        END AS kind
+    FROM page e
+), queued AS (
+    INSERT INTO orchestrator_notifications (channel, event_id, run_id, seq, event_type, kind, created_at, state, reason)
+    SELECT @channel, e.id, e.run_id, e.seq, e.event_type, CASE e.kind WHEN 'reminder' THEN 'waits' ELSE e.kind END, @now::timestamptz,
+           CASE WHEN e.created_at < @oldest::timestamptz THEN 'dropped' ELSE 'pending' END,
+           CASE WHEN e.created_at < @oldest THEN @too_old::text ELSE '' END
+    FROM sorted e JOIN orchestrator_runs r ON r.id = e.run_id
+    WHERE (e.kind = 'reminder' OR e.kind = ANY (@kinds::text[])) AND r.kind = 'run' AND e.fresh
+      AND (@projects::text[] = '{}' OR EXISTS (SELECT FROM unnest(@projects) AS p (pattern) WHERE r.project LIKE p.pattern))
+    ORDER BY e.tx, e.id
+    ON CONFLICT (channel, event_id) DO NOTHING
+    RETURNING orchestrator_notifications.id
+), moved AS (
+    UPDATE orchestrator_notification_channels c
+    SET tx = l.tx, id = l.id
+    FROM (SELECT n.tx, n.id FROM page n ORDER BY n.tx DESC, n.id DESC LIMIT 1) l
+    WHERE c.channel = @channel
+)
+SELECT (SELECT count(*) FROM page)::int AS events, (SELECT count(*) FROM queued)::int AS notifications;
+
+-- name: NotificationsDue :one
+-- Whether a channel has notifications that are to be put into a message, or a message to be sent.
+SELECT EXISTS (SELECT FROM orchestrator_notifications n
+               WHERE n.channel = @channel AND n.state = 'pending' AND (n.next_at IS NULL OR n.next_at <= @now::timestamptz));
+
+-- name: ClaimNotificationChannel :execrows
+-- Only one server at a time sends on a channel.
+UPDATE orchestrator_notification_channels
+SET holder = @holder, next_at = clock_timestamp() + make_interval(secs => @lease_seconds::float8)
+WHERE channel = @channel AND next_at <= clock_timestamp();
+
+-- name: FreeNotificationChannel :exec
+-- Lets others send on a channel, after a wait that its receiver asked for.
+UPDATE orchestrator_notification_channels
+SET holder = '', next_at = clock_timestamp() + make_interval(secs => @wait_seconds::float8)
+WHERE channel = @channel AND holder = @holder;
+
+-- name: PendingNotifications :many
+SELECT n.id, n.kind, n.message_id, n.created_at, n.next_at
+FROM orchestrator_notifications n
+WHERE n.channel = @channel AND n.state = 'pending'
+ORDER BY n.id
+LIMIT @most::int;
+
+-- name: CountSentMessages :one
+SELECT count(DISTINCT n.message_id)::int FROM orchestrator_notifications n
+WHERE n.channel = @channel AND n.state = 'sent' AND n.sent_at > @since::timestamptz;
+
+-- name: ComposeNotifications :execrows
+-- Puts notifications into a message, which has the same content in each attempt.
+UPDATE orchestrator_notifications
+SET message_id = @message_id::bigint, composed_at = @now::timestamptz, next_at = @now
+WHERE id = ANY (@ids::bigint[]) AND state = 'pending' AND message_id IS NULL;
+
+-- name: BeginNotifications :many
+-- Begins an attempt to send a message, and returns its content.
+WITH begun AS (
+    UPDATE orchestrator_notifications n
+    SET attempts = n.attempts + 1
+    WHERE n.message_id = @message_id::bigint AND n.state = 'pending'
+    RETURNING n.id, n.event_id, n.run_id, n.seq, n.event_type, n.kind, n.attempts, n.composed_at, n.created_at
+)
+SELECT b.id, b.run_id, b.seq, b.event_type, b.kind, b.attempts, b.composed_at, b.created_at, e.payload, e.created_at AS happened_at,
+       r.project, r.goal_title, r.release_branch
+FROM begun b
+LEFT JOIN orchestrator_events e ON e.id = b.event_id
+LEFT JOIN orchestrator_runs r ON r.id = b.run_id
+ORDER BY b.id;
+
+-- name: EndNotifications :execrows
+-- Stores the outcome of an attempt to send a message. A success counts from any server; another outcome
+-- counts only for the last attempt.
+UPDATE orchestrator_notifications
+SET state = @state, reason = @reason, next_at = sqlc.narg(next_at), sent_at = sqlc.narg(sent_at)
+WHERE message_id = @message_id::bigint AND (state = 'pending' OR @state = 'sent' AND state <> 'sent') AND (attempts = @attempt::int OR @state = 'sent');
+
+-- name: Notifications :many
+-- Newest first: after a position in the list.
+SELECT n.id, n.channel, n.run_id, n.seq, n.event_type, n.kind, n.state, n.message_id, n.attempts, n.reason, n.created_at, n.next_at, n.sent_at
+FROM orchestrator_notifications n
+WHERE (@channel::text = '' OR n.channel = @channel)
+  AND (@state::text = '' OR n.state = @state)
+  AND (@before::bigint = 0 OR n.id < @before)
+ORDER BY n.id DESC
+LIMIT @most::int;
+
+-- name: AbandonNotifications :execrows
+-- Notifications that no server took care of.
+UPDATE orchestrator_notifications
+SET state = 'failed', reason = @reason
+WHERE id = ANY (ARRAY(SELECT n.id FROM orchestrator_notifications n
+             WHERE n.created_at < @before::timestamptz AND n.state = 'pending'
+             LIMIT @most::int));
+
+-- name: SweepNotifications :execrows
+DELETE FROM orchestrator_notifications
+WHERE id = ANY (ARRAY(SELECT n.id FROM orchestrator_notifications n
+             WHERE n.created_at < @before::timestamptz AND n.state <> 'pending'
+             LIMIT @most::int));
