@@ -77,6 +77,22 @@ func (w *forgeTests) pulls(t *testing.T, path string) (all []giteaPull) {
 // TestRunsOpenPullRequestsOnARealForge runs whole runs against a real Gitea, of which answers are lost.
 func TestRunsOpenPullRequestsOnARealForge(t *testing.T) {
 	t.Parallel()
+	// A follow-up's prompt also contains the goal before it, so its rules come first.
+	rules := append(harness.PlanRules("20ms", writes("more-001")).Named("more"), quickRules("20ms").Named("quick")...)
+	w := startForge(t, rules, "", "reviewers: [%s, nobody-of-this-name]")
+	t.Run("one pull request reports the run", w.reports)
+	t.Run("a follow-up updates it, and what people wrote stays", w.followsUp)
+	t.Run("answers are lost and the worker is killed", w.survives)
+	t.Run("a run about an issue closes it", w.closesIssue)
+	t.Run("a closed one stays closed", w.staysClosed)
+	t.Run("what cannot work fails before anything is paid for", w.failsEarly)
+	harness.CheckInvariants(t, w.Stack, w.runs...)
+}
+
+// startForge starts a stack with a real forge that it reaches through a proxy. settings are more settings
+// of the forge, and pulls those of pull requests, in which %s is the name of the reviewer.
+func startForge(t *testing.T, rules harness.Rules, settings, pulls string) *forgeTests {
+	t.Helper()
 	forge := gitea.Start(t)
 	lossy := forge.Proxy(t)
 	to, err := url.Parse(forge.URL)
@@ -85,20 +101,14 @@ func TestRunsOpenPullRequestsOnARealForge(t *testing.T) {
 	t.Cleanup(git.Close)
 	authority := filepath.Join(t.TempDir(), "authority.pem")
 	require.NoError(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: git.Certificate().Raw}), 0o600))
-	// A follow-up's prompt also contains the goal before it, so its rules come first.
-	rules := append(harness.PlanRules("20ms", writes("more-001")).Named("more"), quickRules("20ms").Named("quick")...)
-	w := &forgeTests{forge: forge, lossy: lossy, git: git, stackTests: &stackTests{Stack: harness.Start(t, harness.Options{
+	if settings != "" {
+		settings = ", " + settings
+	}
+	return &forgeTests{forge: forge, lossy: lossy, git: git, stackTests: &stackTests{Stack: harness.Start(t, harness.Options{
 		Scenario: rules, Env: []string{"FORGE_TOKEN=" + forge.Bot.Token, "GIT_SSL_CAINFO=" + authority},
-		Config: fmt.Sprintf("server: {url: \"https://rgpt.example.com\"}\nforges: {work: {kind: gitea, url: %q, token_env: FORGE_TOKEN, hosts: [%q]}}\n"+
-			"git: {pull_request: {reviewers: [%s, nobody-of-this-name]}}\n", lossy.URL, strings.TrimPrefix(git.URL, "https://"), forge.Reviewer.Login),
+		Config: fmt.Sprintf("server: {url: \"https://rgpt.example.com\"}\nforges: {work: {kind: gitea, url: %q, token_env: FORGE_TOKEN, hosts: [%q]%s}}\n"+
+			"git: {pull_request: {%s}}\n", lossy.URL, strings.TrimPrefix(git.URL, "https://"), settings, strings.ReplaceAll(pulls, "%s", forge.Reviewer.Login)),
 	})}}
-	t.Run("one pull request reports the run", w.reports)
-	t.Run("a follow-up updates it, and what people wrote stays", w.followsUp)
-	t.Run("answers are lost and the worker is killed", w.survives)
-	t.Run("a run about an issue closes it", w.closesIssue)
-	t.Run("a closed one stays closed", w.staysClosed)
-	t.Run("what cannot work fails before anything is paid for", w.failsEarly)
-	harness.CheckInvariants(t, w.Stack, w.runs...)
 }
 
 // the pull request of a run says what the run did, and is decorated.
