@@ -35,7 +35,7 @@ type QueueRequest struct {
 }
 
 // MergeQueues returns merge queues as last stored, those that changed last first.
-func (r *Runs) MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.Queue, error) {
+func (r *Runs) MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.MergeQueue, error) {
 	return mergequeues.List(ctx, r.Store, f)
 }
 

@@ -118,7 +118,7 @@ func TestAQueueContinuesWhereItsWorkersStopped(t *testing.T) {
 	}
 	_, err := runs.CommandQueue(t.Context(), control.QueueRequest{Action: contract.QueueSkip, PullRequest: w.hub.URL() + "/" + queuedRepo + "/pull/999"})
 	require.ErrorContains(t, err, "pull request 999 of octo/app is not in a merge queue")
-	ended := func() (q mergequeues.Queue) {
+	ended := func() (q mergequeues.MergeQueue) {
 		all, err := mergequeues.List(t.Context(), w.parts.Store, mergequeues.Filter{Ended: 100})
 		require.NoError(t, err)
 		return all[0]

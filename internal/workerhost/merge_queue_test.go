@@ -141,7 +141,7 @@ func (w *queueWorld) policy() *contract.MergePolicy {
 }
 
 // run lets the queue work until it is empty.
-func (w *queueWorld) run(t *testing.T) mergequeues.Queue {
+func (w *queueWorld) run(t *testing.T) mergequeues.MergeQueue {
 	t.Helper()
 	w.env.ExecuteWorkflow(contract.WorkflowMergeQueue, contract.MergeQueueInput{Queue: w.ref})
 	require.True(t, w.env.IsWorkflowCompleted())

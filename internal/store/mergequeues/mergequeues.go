@@ -108,8 +108,8 @@ type Queued struct {
 	EndedAt  *time.Time          `json:"ended_at,omitempty"`
 }
 
-// Queue is a merge queue as last stored.
-type Queue struct {
+// MergeQueue is a merge queue as last stored.
+type MergeQueue struct {
 	contract.QueueRef
 
 	PausedBy    string     `json:"paused_by,omitempty"`
@@ -130,15 +130,15 @@ type Filter struct {
 }
 
 // List returns merge queues with the pull requests in them, those that changed last first.
-func List(ctx context.Context, st *store.Store, f Filter) ([]Queue, error) {
+func List(ctx context.Context, st *store.Store, f Filter) ([]MergeQueue, error) {
 	q := st.Queries()
 	rows, err := q.MergeQueues(ctx, db.MergeQueuesParams{Forge: f.Forge, Repo: f.Repo, Base: f.Base, Most: maxQueues})
 	if err != nil {
 		return nil, dberr.Explain(err, "read the merge queues")
 	}
-	out := make([]Queue, len(rows))
+	out := make([]MergeQueue, len(rows))
 	for i, r := range rows {
-		out[i] = Queue{
+		out[i] = MergeQueue{
 			QueueRef: contract.QueueRef{Forge: r.Forge, Repo: r.Repo, Base: r.Base}, PausedBy: r.PausedBy, PauseReason: r.PauseReason, PausedAt: r.PausedAt,
 			CheckRuns: r.CheckRuns, Decided: r.Decided, UpdatedAt: r.UpdatedAt,
 		}
