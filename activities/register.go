@@ -105,6 +105,7 @@ func Roles() []Role {
 			register(r, contract.ActivityAttemptsDecide, a.DecideAttempts)
 			register(r, contract.ActivityAttemptsNotify, a.NotifyAttempts)
 			register(r, contract.ActivityQueueSave, a.SaveQueue)
+			register(r, contract.ActivityTrigger, a.Trigger)
 		}},
 		{"planner", contract.QueuePlanner, func(a *Activities, r worker.ActivityRegistry) {
 			register(r, contract.ActivityPlan, a.Plan)

@@ -41,6 +41,8 @@ const (
 	WorkflowStep = "rgpt.Step"
 	// WorkflowSelfHeal heals one failure of a run.
 	WorkflowSelfHeal = "rgpt.SelfHeal"
+	// WorkflowTrigger adds a time of a schedule to a trigger.
+	WorkflowTrigger = "rgpt.Trigger"
 )
 
 // Activity types, named after the agent that carries them out.
@@ -67,6 +69,8 @@ const (
 	ActivityHandoff        = "rgpt.repair.Handoff"
 	ActivityRunTimeFrom    = "rgpt.run.RunTimeFrom"
 	ActivityWorkers        = "rgpt.repair.Workers"
+
+	ActivityTrigger = "rgpt.trigger.Fire"
 )
 
 // Queries of a run.
@@ -124,6 +128,16 @@ func SearchAttributes() [][2]string {
 
 // RunWorkflowID returns the workflow id of a run: run-42.
 func RunWorkflowID(runID int64) string { return fmt.Sprintf("run-%d", runID) }
+
+// triggerSchedule is the beginning of the ids of the schedules of triggers.
+const triggerSchedule = "trigger/"
+
+// TriggerScheduleID returns the id of the schedule of a trigger: trigger/nightly.
+func TriggerScheduleID(trigger string) string { return triggerSchedule + trigger }
+
+// TriggerOfSchedule returns the trigger that a schedule belongs to. It reports false for schedules of
+// others.
+func TriggerOfSchedule(id string) (string, bool) { return strings.CutPrefix(id, triggerSchedule) }
 
 // StepWorkflowID returns the workflow id of a step: run-42/step/step-001.
 func StepWorkflowID(runID int64, stepID string) string {

@@ -19,14 +19,14 @@ func TestAForgeReachesItsAddressUnderAnyNameAndFromAnywhere(t *testing.T) {
 	b := setup(t)
 	var got []string
 	hooks := func(w http.ResponseWriter, r *http.Request) {
-		got = append(got, r.PathValue("forge"))
+		got = append(got, r.PathValue("forge")+r.PathValue("trigger"))
 		w.WriteHeader(http.StatusAccepted)
 	}
 	with := func(forgeHooks http.HandlerFunc) http.Handler {
 		return server.New(server.Options{
 			Runs:  &control.Runs{Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts},
 			Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Log: slog.New(slog.DiscardHandler),
-			Hooks: webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)), ForgeHooks: forgeHooks,
+			Hooks: webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)), ForgeHooks: forgeHooks, TriggerEvents: forgeHooks,
 		})
 	}
 	send := func(h http.Handler, method, path string) int {
@@ -39,10 +39,11 @@ func TestAForgeReachesItsAddressUnderAnyNameAndFromAnywhere(t *testing.T) {
 	}
 	h := with(hooks)
 	require.Equal(t, http.StatusAccepted, send(h, http.MethodPost, "/hooks/work"))
-	require.Equal(t, []string{"work"}, got)
+	require.Equal(t, http.StatusAccepted, send(h, http.MethodPost, "/hooks/triggers/deploy"))
+	require.Equal(t, []string{"work", "deploy"}, got)
 	require.Equal(t, http.StatusMethodNotAllowed, send(h, http.MethodGet, "/hooks/work"))
 	require.Equal(t, http.StatusMisdirectedRequest, send(h, http.MethodPost, "/api/runs"), "everything else is as protected as before")
 	require.Equal(t, http.StatusMisdirectedRequest, send(h, http.MethodPost, "/hooks"))
 	require.Equal(t, http.StatusMisdirectedRequest, send(with(nil), http.MethodPost, "/hooks/work"), "without forges, it does not exist")
-	require.Len(t, got, 1)
+	require.Len(t, got, 2)
 }

@@ -45,8 +45,8 @@ func newDoctor(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check every component and suggest fixes",
 		Long: `Checks the configuration, the data folder, git, PostgreSQL, Temporal, workers,
-models, forges, notifications, the sandbox and the processes of the stack, and suggests how to fix each
-problem. It changes nothing and spends no tokens.
+models, forges, triggers, notifications, the sandbox and the processes of the stack, and
+suggests how to fix each problem. It changes nothing and spends no tokens.
 
 Exit codes: 0 no check failed (there may be warnings), 1 a check failed.`,
 		Example: `  rgpt doctor
@@ -94,6 +94,7 @@ func (a *app) checks() []doctor.Check {
 	checks = append(checks, serviceChecks(cfg, stack)...)
 	checks = append(checks, artifactsCheck(cfg, dir))
 	checks = append(checks, modelsCheck(cfg), a.forgesCheck(cfg), a.notificationsCheck(cfg))
+	checks = append(checks, a.triggerChecks(cfg)...)
 	checks = append(checks, registriesCheck(cfg)...)
 	return append(append(checks, sandboxChecks(cfg, dir)...), doctor.Chromium(a.getenv))
 }

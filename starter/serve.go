@@ -142,6 +142,8 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 	}
 	firing := newFiring(cfg, runs, a.getenv, service.Log)
 	running.Go(func() { firing.Run(beside) })
+	schedules := &trigger.Schedules{Client: client.ScheduleClient(), Triggers: cfg.Triggers, Log: service.Log}
+	running.Go(func() { schedules.Run(beside) })
 	handler := server.New(server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: client, Runs: runs,
 		TemporalUI: temporalUI, Namespace: cfg.Temporal.Namespace, Log: service.Log,

@@ -121,6 +121,9 @@ func (a *app) printTrigger(t control.Trigger) {
 	}
 	line("trigger", t.Name)
 	line("fires on", triggerEvent(t))
+	for _, at := range t.Next {
+		line("next", at.Format("2006-01-02 15:04 MST"))
+	}
 	line("state", triggerState(t))
 	line("paused because", t.Reason)
 	line("problem", t.Problem)

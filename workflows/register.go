@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/mergequeue"
 	"github.com/rocketgpt/orchestrator/workflows/run"
 	"github.com/rocketgpt/orchestrator/workflows/selfheal"
+	"github.com/rocketgpt/orchestrator/workflows/trigger"
 )
 
 // RegisterRun registers the workflow that a worker of the run queue serves.
@@ -54,4 +55,10 @@ func RegisterAttempts(r worker.WorkflowRegistry) {
 // the run queue serves.
 func RegisterMergeQueue(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(mergequeue.Workflow, workflow.RegisterOptions{Name: contract.WorkflowMergeQueue})
+}
+
+// RegisterTrigger registers the workflow that the schedules of triggers start, which a worker of the run
+// queue serves.
+func RegisterTrigger(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(trigger.Workflow, workflow.RegisterOptions{Name: contract.WorkflowTrigger})
 }

@@ -38,6 +38,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			RegisterAttempts(replayer)
 			RegisterMergeQueue(replayer)
 			RegisterMember(replayer)
+			RegisterTrigger(replayer)
 			require.NoError(t, replayer.ReplayWorkflowHistory(nil, readHistory(t, file)))
 		})
 		return nil

@@ -64,6 +64,23 @@ func (t Trigger) Token(getenv func(string) string) (string, error) {
 // OnForge reports whether what fires the trigger happens on a forge.
 func (t Trigger) OnForge() bool { return slices.Contains([]string{OnIssue, OnComment, OnCheck}, t.On) }
 
+// Next returns the next times of the schedule of a trigger after a time, at most n; none without a
+// schedule.
+func (t Trigger) Next(after time.Time, n int) (times []time.Time) {
+	zone, err := time.LoadLocation(t.Zone)
+	if t.On != OnSchedule || err != nil {
+		return nil
+	}
+	schedule, err := cron.ParseStandard(t.Cron)
+	if err != nil {
+		return nil
+	}
+	for after = schedule.Next(after.In(zone)); len(times) < n && !after.IsZero(); after = schedule.Next(after) {
+		times = append(times, after)
+	}
+	return times
+}
+
 // problems reports settings of a trigger that contradict each other or name what does not exist. key
 // is that of the trigger.
 func (t Trigger) problems(key string, forges map[string]Forge, add func(key, problem string)) {

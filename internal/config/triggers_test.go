@@ -47,3 +47,15 @@ func TestMistakesAboutTriggersSayWhatIsExpected(t *testing.T) {
 		require.ErrorContains(t, err, c.want, c.in)
 	}
 }
+
+func TestTheNextTimesOfAScheduleAreInItsZone(t *testing.T) {
+	t.Parallel()
+	after := time.Date(2026, 3, 28, 12, 0, 0, 0, time.UTC) // the clock is put forward on the next day
+	trigger := config.Trigger{On: config.OnSchedule, Cron: "30 4 * * *", Zone: "Europe/Berlin"}
+	var got []string
+	for _, at := range trigger.Next(after, 2) {
+		got = append(got, at.UTC().Format(time.DateTime))
+	}
+	require.Equal(t, []string{"2026-03-29 02:30:00", "2026-03-30 02:30:00"}, got)
+	require.Empty(t, config.Trigger{On: config.OnEvent, Cron: "30 4 * * *", Zone: "UTC"}.Next(after, 2))
+}

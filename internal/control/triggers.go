@@ -23,25 +23,29 @@ const (
 	maxFireKey  = 200      // bytes of the key
 )
 
+// nextTimes is the number of times of a schedule that are shown.
+const nextTimes = 3
+
 // Trigger is a trigger of the configuration with its status.
 type Trigger struct {
-	Name       string `json:"name"`
-	On         string `json:"on" enum:"issue,comment,check,schedule,event,command" doc:"what makes it fire"`
-	Forge      string `json:"forge,omitempty"`
-	Repository string `json:"repository,omitempty" doc:"path of the repository on the forge"`
-	Repo       string `json:"repo,omitempty" doc:"repository of the runs, if it is not the one on the forge"`
-	Base       string `json:"base,omitempty"`
-	Label      string `json:"label,omitempty"`
-	Cron       string `json:"cron,omitempty"`
-	Zone       string `json:"zone,omitempty" doc:"time zone of cron"`
-	Goal       string `json:"goal,omitempty"`
-	Release    string `json:"release,omitempty"`
-	Overlap    string `json:"overlap" enum:"skip,queue,cancel"`
-	Concurrent int    `json:"concurrent" doc:"maximum number of runs at the same time"`
-	MaxWaiting int    `json:"max_waiting" doc:"maximum number of deliveries that wait"`
-	PerDay     int    `json:"per_day" doc:"maximum number of runs within 24 hours"`
-	CostPerDay int64  `json:"cost_per_day_micro_usd,omitempty" doc:"maximum cost within 24 hours; absent: unlimited"`
-	CatchUp    int64  `json:"catch_up_seconds" doc:"how late a delivery may be"`
+	Name       string      `json:"name"`
+	On         string      `json:"on" enum:"issue,comment,check,schedule,event,command" doc:"what makes it fire"`
+	Forge      string      `json:"forge,omitempty"`
+	Repository string      `json:"repository,omitempty" doc:"path of the repository on the forge"`
+	Repo       string      `json:"repo,omitempty" doc:"repository of the runs, if it is not the one on the forge"`
+	Base       string      `json:"base,omitempty"`
+	Label      string      `json:"label,omitempty"`
+	Cron       string      `json:"cron,omitempty"`
+	Zone       string      `json:"zone,omitempty" doc:"time zone of cron"`
+	Goal       string      `json:"goal,omitempty"`
+	Release    string      `json:"release,omitempty"`
+	Overlap    string      `json:"overlap" enum:"skip,queue,cancel"`
+	Concurrent int         `json:"concurrent" doc:"maximum number of runs at the same time"`
+	MaxWaiting int         `json:"max_waiting" doc:"maximum number of deliveries that wait"`
+	PerDay     int         `json:"per_day" doc:"maximum number of runs within 24 hours"`
+	CostPerDay int64       `json:"cost_per_day_micro_usd,omitempty" doc:"maximum cost within 24 hours; absent: unlimited"`
+	CatchUp    int64       `json:"catch_up_seconds" doc:"how late a delivery may be"`
+	Next       []time.Time `json:"next,omitempty" doc:"the next times of the schedule"`
 	triggers.Status
 }
 
@@ -51,7 +55,7 @@ func triggerOf(name string, t config.Trigger, s triggers.Status) Trigger {
 		Overlap: t.Overlap, Concurrent: t.Concurrent, MaxWaiting: t.Waiting, PerDay: t.PerDay, CostPerDay: t.CostPerDay.Int64(), CatchUp: int64(t.CatchUp / time.Second), Status: s,
 	}
 	if t.On == config.OnSchedule {
-		out.Cron, out.Zone = t.Cron, t.Zone
+		out.Cron, out.Zone, out.Next = t.Cron, t.Zone, t.Next(time.Now(), nextTimes)
 	}
 	return out
 }

@@ -129,7 +129,7 @@ func (s *Service) again(ctx context.Context, t *turn, p *plan) (bool, error) {
 		case item.Creating && t.Now.Sub(*item.TriedAt) > Late(t.Trigger)+s.CreateTime:
 			reason = "the servers that created its run died; fix the cause, then use rgpt trigger redeliver"
 		default:
-			f, err := t.Begin(ctx, item, s.CreateTime+leaseMargin)
+			f, err := t.Begin(ctx, item, s.Lease)
 			p.begin = &f
 			return true, err
 		}
@@ -156,7 +156,7 @@ func (s *Service) first(ctx context.Context, t *turn, p *plan) error {
 	case why != "":
 		return t.End(ctx, triggers.Skipped, why, t.fresh...)
 	case len(t.Running)+len(t.begun) < t.Concurrent:
-		f, err := t.Begin(ctx, t.fresh[0], s.CreateTime+leaseMargin)
+		f, err := t.Begin(ctx, t.fresh[0], s.Lease)
 		p.begin = &f
 		return err
 	case t.Overlap == config.OverlapSkip:

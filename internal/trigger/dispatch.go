@@ -131,14 +131,19 @@ func (s *Service) create(ctx context.Context, f triggers.Firing) {
 	t := s.Triggers[f.Trigger]
 	held, cancel := context.WithTimeout(ctx, s.CreateTime)
 	defer cancel()
+	release := s.hold(held, f)
 	created, err := s.Runs.Create(held, s.creation(t, f))
-	if err != nil && ctx.Err() != nil {
-		return // the lease ends, and another server does it
-	}
+	release()
 	switch {
 	case err == nil:
 		s.Log.InfoContext(ctx, "A trigger created a run", "trigger", f.Trigger, "delivery", f.Delivery, "run", created.Run.ID)
 		s.end(ctx, f, triggers.Fired, func(ctx context.Context) (bool, error) { return triggers.EndFired(ctx, s.Store, f, created.Run.ID) })
+	case ctx.Err() != nil: // another server does it now, or this one after its restart
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer cancel()
+		if err := triggers.Retry(last, s.Store, f, 0, "the server stopped"); err != nil {
+			s.Log.WarnContext(ctx, "A delivery of a trigger could not be passed on; another server continues when its lease ends", "trigger", f.Trigger, "delivery", f.Delivery, "error", err)
+		}
 	case temporary(err) && time.Since(f.TriedAt) < Late(t):
 		wait := s.wait(f.Attempts)
 		s.Log.WarnContext(ctx, "A trigger could not create a run; trying again", "trigger", f.Trigger, "delivery", f.Delivery, "attempt", f.Attempts, "wait", wait, "error", err)
@@ -150,6 +155,21 @@ func (s *Service) create(ctx context.Context, f triggers.Firing) {
 		reason := telemetry.Redact(fault.Of(err).Message)
 		s.end(ctx, f, triggers.Failed, func(ctx context.Context) (bool, error) { return triggers.EndFailed(ctx, s.Store, f, reason) })
 	}
+}
+
+// hold keeps the lease of a firing until it is released.
+func (s *Service) hold(ctx context.Context, f triggers.Firing) (release func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pause(ctx, s.Lease/renewals) {
+			if err := triggers.Renew(ctx, s.Store, f, s.Lease); err != nil && ctx.Err() == nil {
+				s.Log.WarnContext(ctx, "The lease of a delivery of a trigger could not be renewed; trying again", "trigger", f.Trigger, "delivery", f.Delivery, "error", err)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // temporaryCodes are the codes of failures that may not occur again, whatever their class.
@@ -165,10 +185,9 @@ func temporary(err error) bool {
 	return f.Class == contract.ClassInfra || slices.Contains(temporaryCodes, f.Code)
 }
 
-// end stores the outcome of a firing, until the lease ends. Its time is its own: the attempt may have
-// taken all of CreateTime.
+// end stores the outcome of a firing. Its time is its own: the attempt may have taken all of CreateTime.
 func (s *Service) end(ctx context.Context, f triggers.Firing, state triggers.State, save func(context.Context) (bool, error)) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseMargin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	for {
 		mine, err := save(ctx)

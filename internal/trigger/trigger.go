@@ -44,6 +44,7 @@ type Options struct {
 	FirstWait   time.Duration // after the first failed attempt to create a run
 	LongestWait time.Duration // between two attempts
 	CreateTime  time.Duration // of one attempt
+	Lease       time.Duration // after which a server that creates a run counts as dead
 	Unknown     time.Duration // how long deliveries of triggers without a configuration wait
 }
 
@@ -53,6 +54,7 @@ const (
 	DefaultFirstWait   = 5 * time.Second
 	DefaultLongestWait = 5 * time.Minute
 	DefaultCreateTime  = 5 * time.Minute
+	DefaultLease       = 30 * time.Second
 	// DefaultUnknown is longer than servers with an older configuration usually run beside newer ones.
 	DefaultUnknown = 10 * time.Minute
 )
@@ -61,8 +63,10 @@ const (
 const (
 	// maxTriggers is the number of triggers that are worked on at the same time, each by itself.
 	maxTriggers = 16
-	// leaseMargin is the time by which a lease exceeds CreateTime, to store the result.
-	leaseMargin = 10 * time.Second
+	// renewals is how often a lease is renewed before it would end.
+	renewals = 4
+	// endTime is how long the outcome of an attempt is tried to be stored.
+	endTime = 10 * time.Second
 	// stopAgain is the interval at which a run that is to be cancelled is asked again.
 	stopAgain = 10 * time.Second
 	// minLate is how late a delivery may be in any case: the least that Temporal's schedules allow.
@@ -91,7 +95,7 @@ type Service struct {
 func New(o Options) *Service {
 	o.Tick, o.FirstWait = cmp.Or(o.Tick, DefaultTick), cmp.Or(o.FirstWait, DefaultFirstWait)
 	o.LongestWait, o.CreateTime = cmp.Or(o.LongestWait, DefaultLongestWait), cmp.Or(o.CreateTime, DefaultCreateTime)
-	o.Unknown = cmp.Or(o.Unknown, DefaultUnknown)
+	o.Lease, o.Unknown = cmp.Or(o.Lease, DefaultLease), cmp.Or(o.Unknown, DefaultUnknown)
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}

@@ -33,7 +33,7 @@ type world struct {
 
 	mu      sync.Mutex
 	tried   []control.Creation
-	refuse  func(c control.Creation) error // called before a run is created
+	refuse  func(ctx context.Context, c control.Creation) error // called before a run is created
 	stopped []int64
 	most    int // runs of triggers in progress at the same time
 }
@@ -55,7 +55,7 @@ func (w *world) Create(ctx context.Context, c control.Creation) (control.Created
 	w.tried = append(w.tried, c)
 	w.mu.Unlock()
 	if w.refuse != nil {
-		if err := w.refuse(c); err != nil {
+		if err := w.refuse(ctx, c); err != nil {
 			return control.Created{}, err
 		}
 	}
@@ -322,6 +322,37 @@ func TestAServerThatDiesBeforeItCreatedARunIsFollowedByAnother(t *testing.T) {
 	require.False(t, ended, "the dead server comes back too late")
 }
 
+func TestAnAttemptKeepsItsLeaseForAsLongAsItTakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	begun := make(chan struct{})
+	release := make(chan struct{})
+	w.refuse = func(context.Context, control.Creation) error { close(begun); <-release; return nil }
+	short := func(o *trigger.Options) { o.Lease = 200 * time.Millisecond }
+	w.serves(t, w.service(short), w.service(short))
+	w.adds(t, "event:1", 0)
+	<-begun
+	const ahead = "SELECT count(*) FROM orchestrator_trigger_firings WHERE tried_at + 5 * interval '200 milliseconds' < next_at"
+	await.Until(t, "several renewals", func() bool { return w.count(t, ahead) == 1 })
+	close(release)
+	require.Equal(t, 1, w.settled(t, 1)["event:1"].Attempts)
+}
+
+func TestAServerThatIsStoppedPassesItsDeliveryOnAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	begun := make(chan struct{})
+	w.refuse = func(ctx context.Context, _ control.Creation) error { close(begun); <-ctx.Done(); return ctx.Err() }
+	stop := w.serves(t, w.service())
+	w.adds(t, "event:1", 0)
+	<-begun
+	stop()
+	require.Equal(t, 1, w.count(t, "SELECT count(*) FROM orchestrator_trigger_firings WHERE next_at <= clock_timestamp()"), "it is due")
+	w.refuse = nil
+	w.serves(t, w.service())
+	require.Equal(t, triggers.Fired, w.settled(t, 1)["event:1"].State)
+}
+
 func TestAfterAnHourOfDowntimeWhatIsTooOldIsSkipped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *config.Trigger) { s.CatchUp, s.Concurrent = 30*time.Minute, 10 })
@@ -407,7 +438,7 @@ func TestATriggerThatFailsDelaysNoOther(t *testing.T) {
 	w := newWorld(t, nil)
 	w.settings["slow"] = w.settings["t"]
 	release := make(chan struct{})
-	w.refuse = func(c control.Creation) error {
+	w.refuse = func(_ context.Context, c control.Creation) error {
 		if strings.HasPrefix(c.Key, "trigger:slow:") {
 			<-release
 			return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge does not respond")
@@ -428,7 +459,7 @@ func TestATemporaryFailureIsRetriedAndAnotherIsNot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *config.Trigger) { s.Concurrent = 10 })
 	failures := map[string]int{}
-	w.refuse = func(c control.Creation) error {
+	w.refuse = func(_ context.Context, c control.Creation) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		failures[c.Key]++
@@ -451,7 +482,7 @@ func TestATemporaryFailureIsRetriedAndAnotherIsNot(t *testing.T) {
 func TestAFailureIsNotRetriedForLongerThanCatchUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.refuse = func(control.Creation) error {
+	w.refuse = func(context.Context, control.Creation) error {
 		return fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge does not respond")
 	}
 	w.adds(t, "event:1", 0)

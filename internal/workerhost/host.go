@@ -237,6 +237,7 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 			workflows.RegisterDeliberation(w)
 			workflows.RegisterAttempts(w)
 			workflows.RegisterMergeQueue(w)
+			workflows.RegisterTrigger(w)
 		case "planner":
 			workflows.RegisterMember(w)
 		case "builder":

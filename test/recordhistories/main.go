@@ -271,6 +271,12 @@ func record(ctx context.Context, out, only string) error {
 		}
 		fmt.Println("recorded", d.name)
 	}
+	if only == "" || slices.Contains(strings.Split(only, ","), triggered) {
+		if err := recordTriggered(ctx, out, data); err != nil {
+			return fmt.Errorf("%s: %w", triggered, err)
+		}
+		fmt.Println("recorded", triggered)
+	}
 	if only != "" && !slices.Contains(strings.Split(only, ","), stoppedFirst) {
 		return nil
 	}

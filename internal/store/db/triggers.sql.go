@@ -342,6 +342,25 @@ func (q *Queries) RedeliverFiring(ctx context.Context, id int64) (int64, error) 
 	return result.RowsAffected(), nil
 }
 
+const renewFiring = `-- name: RenewFiring :execrows
+UPDATE orchestrator_trigger_firings SET next_at = clock_timestamp() + make_interval(secs => $1::float8)
+WHERE id = $2 AND attempts = $3 AND state = 'waiting' AND creating
+`
+
+type RenewFiringParams struct {
+	LeaseSeconds float64
+	ID           int64
+	Attempt      int32
+}
+
+func (q *Queries) RenewFiring(ctx context.Context, arg RenewFiringParams) (int64, error) {
+	result, err := q.db.Exec(ctx, renewFiring, arg.LeaseSeconds, arg.ID, arg.Attempt)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const resumeTrigger = `-- name: ResumeTrigger :execrows
 UPDATE orchestrator_triggers SET paused_at = NULL, paused_by = '', reason = '' WHERE name = $1 AND paused_at IS NOT NULL
 `

@@ -60,6 +60,10 @@ SET attempts = attempts + 1, creating = true, reason = '', tried_at = coalesce(t
 WHERE id = @id AND state = 'waiting'
 RETURNING *;
 
+-- name: RenewFiring :execrows
+UPDATE orchestrator_trigger_firings SET next_at = clock_timestamp() + make_interval(secs => @lease_seconds::float8)
+WHERE id = @id AND attempts = @attempt AND state = 'waiting' AND creating;
+
 -- name: EndFiring :execrows
 -- Only the server that holds a firing may end it.
 UPDATE orchestrator_trigger_firings

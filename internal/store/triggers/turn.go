@@ -200,6 +200,12 @@ func EndFailed(ctx context.Context, st *store.Store, f Firing, reason string) (b
 	return n > 0, dberr.Explain(err, "end delivery %d of the trigger %s", f.ID, f.Trigger)
 }
 
+// Renew extends the lease of a firing that the caller began.
+func Renew(ctx context.Context, st *store.Store, f Firing, lease time.Duration) error {
+	_, err := st.Queries().RenewFiring(ctx, db.RenewFiringParams{ID: f.ID, Attempt: int32(f.Attempts), LeaseSeconds: lease.Seconds()})
+	return dberr.Explain(err, "continue with delivery %d of the trigger %s", f.ID, f.Trigger)
+}
+
 // Retry makes a firing that the caller began due again after a time, with the reason why this attempt
 // failed.
 func Retry(ctx context.Context, st *store.Store, f Firing, wait time.Duration, reason string) error {
