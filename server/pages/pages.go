@@ -49,6 +49,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
 	get("/pull-requests", s.pullRequestsPage)
 	get("/triggers", s.triggersPage)
+	get("/merge-queues", s.mergeQueuesPage)
 	get("/agents", s.agentsPage)
 	get("/environments", s.environmentsPage)
 	get("/brain", s.brainPage)
