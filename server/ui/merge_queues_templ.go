@@ -18,7 +18,7 @@ import (
 // MergeQueuesPage shows merge queues, with the pull requests in them.
 type MergeQueuesPage struct {
 	Shell
-	Queues []mergequeues.Queue
+	Queues []mergequeues.MergeQueue
 }
 
 func MergeQueues(p MergeQueuesPage) templ.Component {
@@ -125,7 +125,7 @@ func queueBody(v any) string {
 	return string(raw)
 }
 
-func queueEntryBody(e mergequeues.Entry) string {
+func queueEntryBody(e mergequeues.Queued) string {
 	return queueBody(map[string]string{"pull_request": e.URL})
 }
 
@@ -143,7 +143,7 @@ func queueEntryState(s contract.QueueState) (State, string) {
 	return Queued, "Waiting"
 }
 
-func mergeQueue(q mergequeues.Queue) templ.Component {
+func mergeQueue(q mergequeues.MergeQueue) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -305,7 +305,7 @@ func mergeQueue(q mergequeues.Queue) templ.Component {
 	})
 }
 
-func mergeQueueRow(e mergequeues.Entry) templ.Component {
+func mergeQueueRow(e mergequeues.Queued) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
