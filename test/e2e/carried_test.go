@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"compress/gzip"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"net/http"
@@ -16,17 +17,20 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/triggers"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/test/gitea"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
 // recordTo is a directory for the histories of the test below, for the replay test.
 var recordTo = flag.String("record-histories", "", "directory to which the histories of a run with a pull request are written")
 
-// TestAPullRequestIsCarriedToItsMerge lets a run stay with its pull request on a real Gitea: a reviewer's
-// comment is carried out and answered, a person's push is built on, a red check is fixed on top of it, and
-// the merge ends the watch.
-func TestAPullRequestIsCarriedToItsMerge(t *testing.T) {
+// TestAnIssueBecomesAMergedPullRequest labels an issue on a real Gitea. The run that this triggers stays
+// with its pull request: a reviewer's comment is carried out and answered, a person's push is built on, a
+// red check is fixed on top of it, and once it is approved, the merge queue merges it, which closes the
+// issue and ends the watch.
+func TestAnIssueBecomesAMergedPullRequest(t *testing.T) {
 	t.Parallel()
 	rules := first(quickRules("20ms"),
 		rule(on("agent", "repair", "contains", "person.txt is rude"),
@@ -34,11 +38,20 @@ func TestAPullRequestIsCarriedToItsMerge(t *testing.T) {
 		rule(on("agent", "repair"),
 			calls(call("edit_file", "path", "step-001.txt", "old_text", "made", "new_text", "written"), harness.Finish("Wrote instead of made. Nothing else says it.")), 300),
 	).Named("carried")
-	w := startForge(t, rules, "poll: 1s, poll_limit: 10000", "")
-	path, dir := w.clone(t, "carried")
-	id := w.startIn(t, dir, "carried", "--pull-request", "--stay", "1h", "--set", "gate.approver=not_author")
+	server := gitea.Start(t)
+	path, dir := newRepository(t, server), filepath.Join(t.TempDir(), "carried")
+	w := startForge(t, server, rules, "poll: 1s, poll_limit: 10000",
+		"merge: {when: approved, approvals: 1, checks: [ci/tone], check_poll: 200ms}",
+		fmt.Sprintf("triggers: {label: {on: issue, forge: work, repository: %q, repo: %q, label: ready, release: pull_request, "+
+			"settings: {git.stay: 1h, gate.approver: not_author}}}\n", path, dir))
+	w.fill(t, path, dir)
+	issue := w.forge.Issue(t, w.forge.Owner, path, harness.Goal("carried"), "Please.")
+	w.forge.SetLabel(t, w.forge.Owner, path, issue, w.forge.Label(t, path, "ready"))
+	id := w.note(w.fired(t, "label", fmt.Sprintf("issue:%d", issue)))
 	w.AwaitRun(t, w.Store(t), id, "with its branch", longest, func(r store.Run) bool { return r.StayingUntil != nil })
 	run := w.Inspect(t, id)
+	require.Equal(t, issue, run.Settings.Issue.Number)
+	require.Equal(t, 1, countEvents(run, contract.EventTriggerFired))
 	number := run.PullRequests[0].Number
 
 	w.forge.Do(t, w.forge.Reviewer, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/reviews", path, number), map[string]any{
@@ -66,18 +79,64 @@ func TestAPullRequestIsCarriedToItsMerge(t *testing.T) {
 	require.Equal(t, contract.GateRelease, verdict.Stage)
 	require.Equal(t, 1, verdict.FilesTotal, "what the person pushed is not judged")
 
-	w.forge.Do(t, w.forge.Owner, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/merge", path, number), map[string]any{"Do": "merge"}, nil)
+	w.forge.Do(t, w.forge.Reviewer, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/reviews", path, number),
+		map[string]any{"event": "APPROVED", "body": "Good.", "commit_id": run.ReleaseCommit}, nil)
+	w.forge.Status(t, path, run.ReleaseCommit, "ci/tone", "success", "kind")
+	w.testsQueue(t, path, "ci/tone")
 	ended := w.AwaitRun(t, w.Store(t), id, "alone", longest, func(r store.Run) bool { return r.StayingUntil == nil })
 	require.Equal(t, contract.StatusDone, ended.Status)
 	require.NoError(t, w.Temporal(t).GetWorkflow(t.Context(), contract.RunWorkflowID(id), "").Get(t.Context(), nil))
 	run = w.Inspect(t, id)
 	require.Equal(t, contract.PullRequestMerged, run.PullRequests[0].State)
+	var closed struct{ State string }
+	w.forge.Do(t, w.forge.Owner, http.MethodGet, fmt.Sprintf("/repos/%s/issues/%d", path, issue), nil, &closed)
+	require.Equal(t, "closed", closed.State)
+	require.Contains(t, w.OK(t, "queue", "list", "--repository", path, "--json").Stdout, `"merged"`)
 	require.Len(t, w.pulls(t, path), 1)
 	require.Equal(t, 1, strings.Count(w.answers(t, path, number), "rgpt:answer"), "one answer")
 	if *recordTo != "" {
 		w.record(t, id)
 	}
 	harness.CheckInvariants(t, w.Stack, w.runs...)
+}
+
+// fired waits until a delivery of a trigger has created its run, and returns the run.
+func (w *forgeTests) fired(t *testing.T, trigger, delivery string) (run int64) {
+	t.Helper()
+	harness.Await(t, "the run of "+delivery, longest, func() (bool, string) {
+		var list struct {
+			Deliveries []triggers.Firing `json:"deliveries"`
+		}
+		text := w.OK(t, "trigger", "deliveries", trigger, "--json").Stdout
+		require.NoError(t, json.Unmarshal([]byte(text), &list))
+		for _, f := range list.Deliveries {
+			if f.Delivery == delivery {
+				run = f.RunID
+			}
+		}
+		return run != 0, text
+	})
+	return run
+}
+
+// testsQueue waits until a merge queue has pushed a commit to be tested, and lets its check succeed.
+func (w *forgeTests) testsQueue(t *testing.T, path, check string) {
+	t.Helper()
+	var all []struct {
+		Name   string
+		Commit struct{ ID string }
+	}
+	harness.Await(t, "the commit of the merge queue", longest, func() (bool, string) {
+		all = nil
+		w.forge.Do(t, w.forge.Owner, http.MethodGet, "/repos/"+path+"/branches", nil, &all)
+		for _, b := range all {
+			if strings.HasPrefix(b.Name, "rgpt/queue/") {
+				w.forge.Status(t, path, b.Commit.ID, check, "success", "together")
+				return true, ""
+			}
+		}
+		return false, fmt.Sprintf("%+v\n%s", all, w.OK(t, "queue", "list", "--repository", path).Stdout)
+	})
 }
 
 // movedOn waits until a run has released another commit to its pull request.
