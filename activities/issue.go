@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
@@ -26,6 +28,9 @@ func closes(run store.Run, name, repo string) string {
 	return i.String()
 }
 
+// announceAttempts is the number of attempts to comment on an issue. The release does not depend on it.
+const announceAttempts = 5
+
 // announce comments on the issue that a run is about with the address of its open pull request. What
 // the forge refuses is returned as a note.
 func (a *Activities) announce(ctx context.Context, run store.Run, pr forge.PullRequest, name, repo string) (note string, err error) {
@@ -43,7 +48,7 @@ func (a *Activities) announce(ctx context.Context, run store.Run, pr forge.PullR
 			Repo: i.Repo, Number: i.Number, Of: fmt.Sprintf("%s/%s/%d", name, repo, pr.Number), Text: text,
 		})
 	}
-	if err != nil && fault.Of(err).Class != contract.ClassInfra {
+	if err != nil && (fault.Of(err).Class != contract.ClassInfra || activity.GetInfo(ctx).Attempt >= announceAttempts) {
 		return "the issue " + i.String() + " got no comment about the pull request: " + fault.Of(err).Message, nil
 	}
 	return "", err

@@ -68,17 +68,18 @@ func (a *Activities) PullRequest(ctx context.Context, in contract.PullRequestInp
 		RunID: run.ID, Forge: name, Repo: repo, Number: pr.Number, URL: pr.URL, Title: pr.Title, Head: pr.Head, Base: pr.Base, Commit: in.Commit,
 		State: contract.PullRequestState(pr.State), Draft: pr.Draft,
 	}
-	note, err := a.announce(ctx, run, pr, name, repo)
-	if err != nil {
-		return contract.PullRequest{}, err
-	}
-	if note != "" {
-		done.Notes = append(done.Notes, note)
-	}
 	for _, note := range done.Notes {
 		out.Notes = append(out.Notes, telemetry.Redact(note))
 	}
-	return out, pullrequests.Save(ctx, a.Store, out, done.Opened)
+	if err := pullrequests.Save(ctx, a.Store, out, done.Opened); err != nil {
+		return contract.PullRequest{}, err
+	}
+	note, err := a.announce(ctx, run, pr, name, repo)
+	if err != nil || note == "" {
+		return out, err
+	}
+	out.Notes = append(out.Notes, telemetry.Redact(note))
+	return out, pullrequests.Save(ctx, a.Store, out, false)
 }
 
 // forgeOf returns the forge to which a release is pushed.

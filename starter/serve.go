@@ -182,6 +182,7 @@ func newSources(cfg *config.Config, staying *stay.Service, db *store.Store, gete
 	return source.New(source.Options{
 		Store: db, Forges: forges, Settings: cfg.Forges, Triggers: cfg.Triggers, Limit: staying.Limit, Log: log,
 		Mention: cfg.Git.PullRequest.Mention, Commenters: stay.PermissionOf(cfg.Git.PullRequest.Commenters),
+		Ignores: stay.Ignores(cfg.Git.PullRequest.Ignore),
 	}), nil
 }
 

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -199,6 +200,15 @@ func (r *Runs) AttemptsOf(ctx context.Context, run int64) (attempts.Group, error
 		return attempts.Group{}, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, "run %d is the only attempt at its goal", run)
 	}
 	return attempts.Read(ctx, r.Store, one.Settings.Attempt.Group)
+}
+
+// Stop stops a run; if it is one of several attempts at a goal, all of them.
+func (r *Runs) Stop(ctx context.Context, run int64, c contract.Command) error {
+	_, err := r.SteerAttempts(ctx, run, contract.UpdateStop, c)
+	if errors.Is(err, store.ErrNotFound) { // it is the only one
+		_, err = r.Steer(ctx, run, contract.UpdateStop, c)
+	}
+	return err
 }
 
 // SteerAttempts sends a command to all attempts of a run's group that have not ended: stop, pause or

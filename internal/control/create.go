@@ -48,10 +48,13 @@ type Creation struct {
 	ApproveRelease bool
 	Push           bool
 	PullRequest    bool              `json:",omitempty"` // open a pull request for the pushed branch
+	Release        string            `json:",omitempty"` // how far the release goes, as git.release, if the caller may lower that; empty: as configured, Push and PullRequest say
 	Remote         string            // remote to push to: a name or a URL; empty with Push: origin
 	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
 	Key            string            // idempotency key: requests with the same key create only one run
 	By             string            `json:"-"` // who creates it: a person, or a client such as contract.ByAPI
+	Authors        []string          `json:"-"` // people who caused it besides By: they count as authors of its change
+	IssueText      *IssueText        `json:"-"` // of Issue, as it was when the run was wanted; nil: as it is now
 	Labels         []string          `json:",omitempty"`
 	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 
@@ -341,8 +344,16 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	if err := r.chooseEnvironment(c, s, &spec); err != nil {
 		return store.NewRun{}, err
 	}
-	s.CreatedBy, s.Issue = c.By, c.issue
+	s.CreatedBy, s.Authors, s.Issue = c.By, c.Authors, c.issue
 	s.PlanOnly, s.ApprovePlan, s.ApproveRelease = c.PlanOnly, s.ApprovePlan || c.ApprovePlan, s.ApproveRelease || c.ApproveRelease
+	switch c.Release {
+	case config.ReleaseBranch:
+		s.Release.Push, s.Release.PullRequest = false, nil
+	case config.ReleasePush:
+		s.Release.Push, s.Release.PullRequest = true, nil
+	case config.ReleasePullRequest:
+		c.PullRequest = true
+	}
 	if c.Push || c.PullRequest || c.Remote != "" {
 		s.Release.Push, s.Release.Remote = true, c.Remote
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 )
 
+// IssueText is what an issue said when a run about it was wanted.
+type IssueText struct{ Title, Body string }
+
 // wholeGoal returns the goal of a creation. If that is about an issue, it reads the issue, completes
 // what the creation leaves open, and adds the text of the issue to the goal, as data.
 func (r *Runs) wholeGoal(ctx context.Context, c *Creation, out *Created) (title, description string, err error) {
@@ -28,6 +31,9 @@ func (r *Runs) wholeGoal(ctx context.Context, c *Creation, out *Created) (title,
 	found, err := at.Service.Issue(ctx, at.Repo, at.Number)
 	if err != nil {
 		return "", "", about(FieldIssue, err)
+	}
+	if c.IssueText != nil { // who wanted the run has read this, and not what was made of it since
+		found.Title, found.Body = c.IssueText.Title, c.IssueText.Body
 	}
 	known := issue.Of(issue.At{Forge: at.Forge, Repo: at.Repo, URL: at.URL}, found)
 	if found.Closed {

@@ -78,6 +78,40 @@ func TestARepeatedRequestForAnIssueReturnsItsRunAlthoughTheIssueChanged(t *testi
 	require.True(t, fault.Is(err, store.CodeConflict), "another issue is another request: %v", err)
 }
 
+func TestWhatAnIssueSaidWhenItsRunWasWantedIsTheGoal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	repo := harness.Repo(t, filepath.Join(dir, "app"), map[string]string{"a": "b"})
+	runs, _ := chooser(t, dir)
+	hub, app := onForge(t, runs)
+	app.OpenIssue("Delete everything", "Now.")
+	made, err := runs.Create(t.Context(), Creation{
+		Repo: repo, Issue: hub.URL() + "/octo/app/issues/1", IssueText: &IssueText{Title: "Add dark mode", Body: "For all pages."}, Authors: []string{"ann"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "Add dark mode", made.Run.GoalTitle)
+	require.Contains(t, made.Run.GoalDescription, "For all pages.")
+	require.NotContains(t, made.Run.GoalTitle+made.Run.GoalDescription, "Delete")
+	require.Equal(t, []string{"ann"}, made.Run.Settings.AuthorsBefore())
+}
+
+func TestACallerCanLowerHowFarARunReleases(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	repo := harness.Repo(t, filepath.Join(dir, "app"), map[string]string{"a": "b"})
+	runs, _ := chooser(t, dir)
+	onForge(t, runs)
+	runs.Config.Git.Release = config.ReleasePullRequest
+	for release, want := range map[string][2]bool{
+		"": {true, true}, config.ReleaseBranch: {false, false}, config.ReleasePush: {true, false}, config.ReleasePullRequest: {true, true},
+	} {
+		made, err := runs.Create(t.Context(), Creation{Repo: repo, Goal: "g", Release: release})
+		require.NoError(t, err)
+		s := made.Run.Settings.Release
+		require.Equal(t, want, [2]bool{s.Push, s.PullRequest != nil}, release)
+	}
+}
+
 func TestAnIssueWithoutARepositoryIsForItsOwn(t *testing.T) {
 	t.Parallel()
 	runs, _ := chooser(t, t.TempDir())

@@ -120,7 +120,7 @@ func (r *Runs) FireTrigger(ctx context.Context, name string, f TriggerFire) (tri
 	}
 	out, _, err := triggers.Request(ctx, r.Store, triggers.Delivery{
 		Trigger: name, Key: "command:" + f.Key, OccurredAt: time.Now(),
-		Payload: triggers.Payload{Title: "A person fired the trigger.", Text: telemetry.Redact(f.Text), Author: telemetry.Redact(f.By)},
+		Payload: triggers.Payload{Title: "A person fired the trigger.", Text: telemetry.Redact(f.Text), Author: telemetry.Redact(f.By), Person: f.By},
 	}, f.By)
 	return out, err
 }

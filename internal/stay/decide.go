@@ -3,8 +3,6 @@ package stay
 import (
 	"context"
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -187,7 +185,7 @@ func (s *Service) decideComment(ctx context.Context, e forgeevents.Event, run fo
 		return ignored("the comment was edited, perhaps by a person with fewer rights than its author (git.pull_request.commenters: admin)")
 	case p.Bot:
 		return ignored("a bot wrote the comment")
-	case slices.ContainsFunc(s.ignore, func(login *regexp.Regexp) bool { return login.MatchString(p.Author) }):
+	case s.ignores(p.Author):
 		return ignored("comments of %s do not count (git.pull_request.ignore)", p.Author)
 	case strings.TrimSpace(p.Body) == "":
 		return ignored("the comment is empty")

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -113,7 +114,7 @@ type Service struct {
 
 	unreadable map[[2]string]bool // repositories whose checks may not be read
 
-	ignore []*regexp.Regexp // logins whose comments do not count
+	ignores func(login string) bool // comments of these accounts do not count
 }
 
 // New returns the service; Run starts it.
@@ -128,14 +129,24 @@ func New(o Options) *Service {
 		Options: o, limits: map[string]*rate.Limiter{}, woken: make(chan struct{}, 1), small: newReaders(maxSmallHooks, hookGrace), large: newReaders(maxHooks, hookGrace),
 		paused: map[string]time.Time{}, logins: map[[2]string]login{}, unreadable: map[[2]string]bool{},
 	}
-	for _, pattern := range o.Ignore {
-		s.ignore = append(s.ignore, regexp.MustCompile("(?i)^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")+"$"))
-	}
+	s.ignores = Ignores(o.Ignore)
 	for _, name := range o.Forges.Names() {
 		n := max(o.Settings[name].PollLimit, 1)
 		s.limits[name] = rate.NewLimiter(rate.Limit(float64(n)/time.Minute.Seconds()), n)
 	}
 	return s
+}
+
+// Ignores returns a function that reports whether the comments of an account do not count, because one of
+// the patterns of git.pull_request.ignore matches its name.
+func Ignores(patterns []string) func(login string) bool {
+	var all []*regexp.Regexp
+	for _, pattern := range patterns {
+		all = append(all, regexp.MustCompile("(?i)^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")+"$"))
+	}
+	return func(login string) bool {
+		return slices.ContainsFunc(all, func(pattern *regexp.Regexp) bool { return pattern.MatchString(login) })
+	}
 }
 
 // Run works until the context ends, then waits for what is in progress.

@@ -2,7 +2,6 @@ package trigger
 
 import (
 	"cmp"
-	"maps"
 	"strings"
 	"unicode"
 
@@ -19,17 +18,15 @@ func Key(trigger, delivery string) string { return "trigger:" + trigger + ":" + 
 
 // creation describes the run of a firing. Only the configuration decides what it may do.
 func (s *Service) creation(t config.Trigger, f triggers.Firing) control.Creation {
-	settings := maps.Clone(t.Settings)
-	if t.Release == config.ReleaseBranch {
-		if settings == nil {
-			settings = map[string]string{}
-		}
-		settings["git.release"] = config.ReleaseBranch
-	}
 	c := control.Creation{
 		Repo: cmp.Or(t.Repo, CloneURL(s.Forges[t.Forge], t.Repository)), Base: t.Base, Goal: t.Goal, Issue: f.Payload.Issue, Project: t.Project,
-		Push: t.Release == config.ReleasePush, PullRequest: t.Release == config.ReleasePullRequest,
-		Settings: settings, Labels: t.Labels, Key: Key(f.Trigger, f.Delivery), By: contract.ByTrigger(f.Trigger),
+		Release: t.Release, Settings: t.Settings, Labels: t.Labels, Key: Key(f.Trigger, f.Delivery), By: contract.ByTrigger(f.Trigger),
+	}
+	if f.Payload.Person != "" {
+		c.Authors = []string{f.Payload.Person}
+	}
+	if f.Payload.Issue != "" {
+		c.IssueText = &control.IssueText{Title: f.Payload.Title, Body: f.Payload.Body}
 	}
 	if c.Goal == "" && c.Issue == "" {
 		c.Goal = describedBelow

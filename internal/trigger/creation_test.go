@@ -39,17 +39,16 @@ func TestOnlyTheConfigurationDecidesWhatARunOfATriggerMayDo(t *testing.T) {
 	require.Contains(t, c.Description, "release: push")
 	c.Description = ""
 	require.Equal(t, control.Creation{
-		Repo: "https://git.example.com/sub/team/app.git", Base: "main", Goal: "Fix it\nas small as possible", Project: "p", PullRequest: true,
+		Repo: "https://git.example.com/sub/team/app.git", Base: "main", Goal: "Fix it\nas small as possible", Project: "p", Release: "pull_request",
 		Settings: map[string]string{"execution.run.cost_usd": "2"}, Labels: []string{"auto"}, Key: "trigger:t:event:1", By: "trigger t",
 	}, c)
 }
 
-func TestATriggerMayReleaseLessThanTheConfigurationSays(t *testing.T) {
+func TestADeliveryThatSaysNothingAddsNothing(t *testing.T) {
 	t.Parallel()
-	c := creates(t, config.Trigger{On: config.OnEvent, Repo: "/repos/app", Goal: "g", Release: "branch"}, triggers.Payload{})
-	require.Equal(t, map[string]string{"git.release": "branch"}, c.Settings)
-	require.False(t, c.Push || c.PullRequest)
-	require.Empty(t, c.Description, "the delivery says nothing")
+	c := creates(t, config.Trigger{On: config.OnEvent, Repo: "/repos/app", Goal: "g"}, triggers.Payload{})
+	require.Empty(t, c.Description)
+	require.Empty(t, c.Authors)
 }
 
 func TestWhatADeliverySaysIsDataThatCannotEndItsFence(t *testing.T) {
@@ -64,10 +63,12 @@ func TestWhatADeliverySaysIsDataThatCannotEndItsFence(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-func TestTheRunForAnIssueReadsTheIssueItself(t *testing.T) {
+func TestTheRunForAnIssueHasItsTextOfThatTimeAndItsAuthor(t *testing.T) {
 	t.Parallel()
 	const address = "https://git.example.com/team/app/issues/7"
-	c := creates(t, config.Trigger{On: config.OnIssue, Repo: "/repos/app"}, triggers.Payload{Issue: address, Title: "t", Author: "ann", URL: address})
+	c := creates(t, config.Trigger{On: config.OnIssue, Repo: "/repos/app"}, triggers.Payload{Issue: address, Title: "t", Body: "b", Author: "ann", Person: "ann", URL: address})
+	require.Equal(t, &control.IssueText{Title: "t", Body: "b"}, c.IssueText)
+	require.Equal(t, []string{"ann"}, c.Authors)
 	require.Equal(t, []string{address, "", ""}, []string{c.Issue, c.Goal, c.Description})
 	require.NoError(t, c.Check())
 	const most = 2000

@@ -126,7 +126,7 @@ func (s *Service) again(ctx context.Context, t *turn, p *plan) (bool, error) {
 			continue
 		case t.Overlap == config.OverlapCancel && len(t.fresh) > 0:
 			reason, state = superseded, triggers.Skipped
-		case item.Creating && t.Now.Sub(*item.TriedAt) > Late(t.Trigger)+s.CreateTime:
+		case item.Creating && item.Attempts >= leastAttempts && t.Now.Sub(*item.TriedAt) > Late(t.Trigger)+s.CreateTime:
 			reason = "the servers that created its run died; fix the cause, then use rgpt trigger redeliver"
 		default:
 			f, err := t.Begin(ctx, item, s.Lease)
@@ -141,6 +141,10 @@ func (s *Service) again(ctx context.Context, t *turn, p *plan) (bool, error) {
 	return false, nil
 }
 
+// leastAttempts is the number of attempts to create a run before its delivery fails because they take too
+// long: one that a downtime interrupted is not the last.
+const leastAttempts = 3
+
 // superseded is why a firing is skipped for a newer one.
 const superseded = "the trigger fired again before this run could start (overlap: cancel)"
 
@@ -148,6 +152,12 @@ const superseded = "the trigger fired again before this run could start (overlap
 func (s *Service) first(ctx context.Context, t *turn, p *plan) error {
 	if len(t.fresh) == 0 {
 		return nil
+	}
+	if last := len(t.fresh) - 1; t.Overlap == config.OverlapCancel && last > 0 {
+		if err := t.End(ctx, triggers.Skipped, superseded, t.fresh[:last]...); err != nil {
+			return err
+		}
+		t.fresh = t.fresh[last:]
 	}
 	why, err := t.exhausted(ctx)
 	switch {
@@ -162,11 +172,7 @@ func (s *Service) first(ctx context.Context, t *turn, p *plan) error {
 	case t.Overlap == config.OverlapSkip:
 		return t.End(ctx, triggers.Skipped, t.inProgress()+" (overlap: skip)", t.fresh...)
 	case t.Overlap == config.OverlapCancel:
-		last := len(t.fresh) - 1
-		if err := t.End(ctx, triggers.Skipped, superseded, t.fresh[:last]...); err != nil {
-			return err
-		}
-		t.fresh, p.cancel = t.fresh[last:], t.Running
+		p.cancel = t.Running
 		return t.hold(ctx, "it waits for the end of its predecessor, which is cancelled: "+t.inProgress())
 	default:
 		return t.hold(ctx, t.inProgress())

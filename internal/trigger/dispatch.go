@@ -116,7 +116,7 @@ func (s *Service) cancel(ctx context.Context, name string, runs []int64) {
 		if recent {
 			continue
 		}
-		_, err := s.Runs.Steer(ctx, run, contract.UpdateStop, contract.Command{
+		err := s.Runs.Stop(ctx, run, contract.Command{
 			By: contract.ByTrigger(name), Reason: fmt.Sprintf("the trigger %s fired again (overlap: cancel)", name),
 		})
 		if err != nil && ctx.Err() == nil { // it may have ended; otherwise the next turn tries again
@@ -144,7 +144,7 @@ func (s *Service) create(ctx context.Context, f triggers.Firing) {
 		if err := triggers.Retry(last, s.Store, f, 0, "the server stopped"); err != nil {
 			s.Log.WarnContext(ctx, "A delivery of a trigger could not be passed on; another server continues when its lease ends", "trigger", f.Trigger, "delivery", f.Delivery, "error", err)
 		}
-	case temporary(err) && time.Since(f.TriedAt) < Late(t):
+	case temporary(err) && (f.Attempts < leastAttempts || time.Since(f.TriedAt) < Late(t)):
 		wait := s.wait(f.Attempts)
 		s.Log.WarnContext(ctx, "A trigger could not create a run; trying again", "trigger", f.Trigger, "delivery", f.Delivery, "attempt", f.Attempts, "wait", wait, "error", err)
 		if err := triggers.Retry(ctx, s.Store, f, wait, telemetry.Redact(fault.Of(err).Message)); err != nil && ctx.Err() == nil {

@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -174,14 +173,10 @@ func (e *cloudEvent) structuredText() (string, error) {
 	return plainText(e.Data), nil
 }
 
-// plainText returns data as text.
+// plainText returns data as text, as it came: indented JSON may be thousands of times as long.
 func plainText(data []byte) string {
 	if !utf8.Valid(data) {
 		return fmt.Sprintf("(%d bytes of other data than text)", len(data))
-	}
-	var indented bytes.Buffer
-	if json.Indent(&indented, data, "", "  ") == nil && indented.Len() <= maxEventText {
-		return indented.String()
 	}
 	return string(data)
 }

@@ -111,6 +111,18 @@ func TestAForgedCloudEventIsNotFoundAndChangesNothing(t *testing.T) {
 	require.Empty(t, w.firings(t, ""))
 }
 
+func TestDeepJSONInACloudEventDoesNotGrow(t *testing.T) {
+	t.Parallel()
+	w, address := events(t)
+	const depth = 9_000
+	body := strings.Repeat("[", depth) + strings.Repeat("1,", 100_000) + "1" + strings.Repeat("]", depth)
+	status, text := posts(t, address+"t", body, "Content-Type", "application/json", "Ce-Specversion", "1.0", "Ce-Type", "t", "Ce-Source", "s", "Ce-Id", "1")
+	require.Equal(t, http.StatusAccepted, status, text)
+	kept := w.firings(t, triggers.Waiting)[0].Payload.Text
+	require.LessOrEqual(t, len(kept), 64<<10)
+	require.NotContains(t, kept, "\n", "indented, it would be 1.8 GB long")
+}
+
 func TestAnInvalidCloudEventIsRefusedWithTheReason(t *testing.T) {
 	t.Parallel()
 	w, address := events(t)

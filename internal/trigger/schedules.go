@@ -161,10 +161,13 @@ func scheduleOf(name string, t config.Trigger) client.ScheduleOptions {
 func cronExpressions(expression string) []string {
 	fields := strings.Fields(strings.ReplaceAll(expression, "?", "*"))
 	const day, weekday, number = 2, 4, 5
-	if len(fields) != number || strings.HasPrefix(fields[day], "*") || strings.HasPrefix(fields[weekday], "*") {
+	if len(fields) != number || unlimited(fields[day]) || unlimited(fields[weekday]) {
 		return []string{strings.Join(fields, " ")}
 	}
 	other := slices.Clone(fields)
 	fields[weekday], other[day] = "*", "*"
 	return []string{strings.Join(fields, " "), strings.Join(other, " ")}
 }
+
+// unlimited reports whether a field of a cron expression matches all days. A step is a limit.
+func unlimited(field string) bool { return field == "*" || field == "*/1" }

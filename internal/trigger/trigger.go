@@ -27,7 +27,7 @@ import (
 // Runs are the operations on runs that this package needs.
 type Runs interface {
 	Create(ctx context.Context, c control.Creation) (control.Created, error)
-	Steer(ctx context.Context, run int64, update string, c contract.Command) (contract.Ack, error)
+	Stop(ctx context.Context, run int64, c contract.Command) error
 }
 
 // Options are what a Service needs. The durations have defaults.

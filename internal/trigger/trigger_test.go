@@ -70,14 +70,14 @@ func (w *world) Create(ctx context.Context, c control.Creation) (control.Created
 	return control.Created{Run: run, Fresh: fresh}, err
 }
 
-func (w *world) Steer(ctx context.Context, run int64, update string, c contract.Command) (contract.Ack, error) {
-	if update != contract.UpdateStop || c.By != contract.ByTrigger("t") {
-		return contract.Ack{}, fmt.Errorf("%s by %s", update, c.By)
+func (w *world) Stop(ctx context.Context, run int64, c contract.Command) error {
+	if c.By != contract.ByTrigger("t") {
+		return fmt.Errorf("stopped by %s", c.By)
 	}
 	w.mu.Lock()
 	w.stopped = append(w.stopped, run)
 	w.mu.Unlock()
-	return contract.Ack{Applied: true}, w.exec(ctx, "UPDATE orchestrator_runs SET status = 'cancelled' WHERE id = $1", run)
+	return w.exec(ctx, "UPDATE orchestrator_runs SET status = 'cancelled' WHERE id = $1", run)
 }
 
 func (w *world) exec(ctx context.Context, sql string, args ...any) error {
@@ -322,6 +322,30 @@ func TestAServerThatDiesBeforeItCreatedARunIsFollowedByAnother(t *testing.T) {
 	require.False(t, ended, "the dead server comes back too late")
 }
 
+func TestADeliveryWhoseServerDiedBeforeALongDowntimeIsNotLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.adds(t, "event:1", 0)
+	w.dies(t)
+	require.NoError(t, w.exec(t.Context(), "UPDATE orchestrator_trigger_firings SET tried_at = now() - interval '3 days', next_at = now() - interval '3 days'"))
+	w.serves(t, w.service())
+	f := w.settled(t, 1)["event:1"]
+	require.Equal(t, triggers.Fired, f.State, f.Reason)
+}
+
+func TestOverlapCancelBeginsOnlyTheNewestOfThoseThatWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *config.Trigger) { s.Overlap = config.OverlapCancel; s.PerDay = 1 })
+	for _, key := range []string{"event:1", "event:2", "event:3"} {
+		w.adds(t, key, 0)
+	}
+	w.serves(t, w.service())
+	all := w.settled(t, 3)
+	require.Equal(t, triggers.Fired, all["event:3"].State)
+	require.Equal(t, triggers.Skipped, all["event:1"].State)
+	require.Equal(t, 1, w.runs(t))
+}
+
 func TestAnAttemptKeepsItsLeaseForAsLongAsItTakes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -510,11 +534,11 @@ func TestDeliveriesOfAnUnknownTriggerAreSkippedAfterAWhile(t *testing.T) {
 func TestOldDeliveriesAreRemovedButNotThoseThatCouldFireAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *config.Trigger) { s.Concurrent = 10 })
-	for _, key := range []string{"event:old", "event:running", "issue:1", "comment:1", "event:new"} {
+	for _, key := range []string{"event:old", "event:running", "issue:1", "comment:1", "check:1", "event:new"} {
 		w.adds(t, key, 0)
 	}
 	stop := w.serves(t, w.service())
-	all := w.settled(t, 5)
+	all := w.settled(t, 6)
 	stop()
 	w.finishes(t)
 	require.NoError(t, w.exec(t.Context(), "UPDATE orchestrator_runs SET status = 'pending' WHERE id = $1", all["event:running"].RunID))
@@ -523,4 +547,11 @@ func TestOldDeliveriesAreRemovedButNotThoseThatCouldFireAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, removed)
 	require.NotContains(t, w.byKey(t), "event:old")
+	require.NoError(t, w.exec(t.Context(), "UPDATE orchestrator_trigger_firings SET ended_at = now() - interval '2 years'"))
+	_, err = triggers.Sweep(t.Context(), w.Store, 90*24*time.Hour, 365*24*time.Hour)
+	require.NoError(t, err)
+	left := w.byKey(t)
+	require.Len(t, left, 2)
+	require.Contains(t, left, "issue:1")
+	require.Contains(t, left, "event:running")
 }

@@ -402,8 +402,9 @@ func (q *Queries) RetryFiring(ctx context.Context, arg RetryFiringParams) (int64
 const sweepFirings = `-- name: SweepFirings :execrows
 DELETE FROM orchestrator_trigger_firings WHERE id IN (
     SELECT f.id FROM orchestrator_trigger_firings f
-    WHERE f.ended_at < clock_timestamp() - make_interval(secs => CASE WHEN f.delivery LIKE 'issue:%' OR f.delivery LIKE 'comment:%'
+    WHERE f.ended_at < clock_timestamp() - make_interval(secs => CASE WHEN f.delivery LIKE 'check:%' OR f.delivery LIKE 'comment:%'
                                                                       THEN $1::float8 ELSE $2::float8 END)
+      AND f.delivery NOT LIKE 'issue:%'
       AND NOT EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = f.run_id AND r.status NOT IN ('done', 'failed', 'cancelled'))
     ORDER BY f.ended_at LIMIT $3::int)
 `
@@ -414,8 +415,8 @@ type SweepFiringsParams struct {
 	Most        int32
 }
 
-// Issues and comments are seen again for as long as they exist, so their rows are kept for longer.
-// Those of runs in progress count for overlaps.
+// Issues are seen again for as long as they exist, so their rows are kept; those of comments and checks are
+// kept for longer than others. Those of runs in progress count for overlaps.
 func (q *Queries) SweepFirings(ctx context.Context, arg SweepFiringsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, sweepFirings, arg.LongSeconds, arg.AgeSeconds, arg.Most)
 	if err != nil {
@@ -425,13 +426,17 @@ func (q *Queries) SweepFirings(ctx context.Context, arg SweepFiringsParams) (int
 }
 
 const triggerRuns = `-- name: TriggerRuns :many
-SELECT r.id
-FROM orchestrator_runs r JOIN orchestrator_trigger_firings f ON f.run_id = r.id
-WHERE r.status NOT IN ('done', 'failed', 'cancelled') AND f.trigger = $1 AND f.state = 'fired'
-ORDER BY r.id
+SELECT DISTINCT f.run_id::bigint
+FROM orchestrator_trigger_firings f
+LEFT JOIN orchestrator_attempts a ON a.run_id = f.run_id
+LEFT JOIN orchestrator_attempts o ON o.group_id = a.group_id
+JOIN orchestrator_runs r ON r.id = coalesce(o.run_id, f.run_id)
+WHERE f.trigger = $1 AND f.state = 'fired' AND r.status NOT IN ('done', 'failed', 'cancelled')
+ORDER BY 1
 `
 
-// The runs of a trigger that are in progress, in order.
+// The runs of a trigger that are in progress, in order. Of several attempts at a goal, the first one is
+// in progress as long as any of them is.
 func (q *Queries) TriggerRuns(ctx context.Context, trigger string) ([]int64, error) {
 	rows, err := q.db.Query(ctx, triggerRuns, trigger)
 	if err != nil {
@@ -440,11 +445,11 @@ func (q *Queries) TriggerRuns(ctx context.Context, trigger string) ([]int64, err
 	defer rows.Close()
 	items := []int64{}
 	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
+		var f_run_id int64
+		if err := rows.Scan(&f_run_id); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, f_run_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -507,7 +512,9 @@ func (q *Queries) TriggerStates(ctx context.Context, names []string) ([]TriggerS
 const triggerUse = `-- name: TriggerUse :one
 SELECT count(*)::bigint AS runs, coalesce(sum(b.spent_micros), 0)::bigint AS micros
 FROM orchestrator_trigger_firings f
-LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = f.run_id::text
+LEFT JOIN orchestrator_attempts a ON a.run_id = f.run_id
+LEFT JOIN orchestrator_budgets b ON b.scope_kind = CASE WHEN a.run_id IS NULL THEN 'run' ELSE 'attempts' END
+                                AND b.scope_key = coalesce(a.group_id, f.run_id)::text
 WHERE f.trigger = $1 AND f.state = 'fired' AND f.ended_at > clock_timestamp() - interval '24 hours'
 `
 

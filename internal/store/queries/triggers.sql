@@ -27,17 +27,23 @@ WHERE trigger = @trigger AND state = 'waiting'
 ORDER BY id LIMIT @most::int;
 
 -- name: TriggerRuns :many
--- The runs of a trigger that are in progress, in order.
-SELECT r.id
-FROM orchestrator_runs r JOIN orchestrator_trigger_firings f ON f.run_id = r.id
-WHERE r.status NOT IN ('done', 'failed', 'cancelled') AND f.trigger = @trigger AND f.state = 'fired'
-ORDER BY r.id;
+-- The runs of a trigger that are in progress, in order. Of several attempts at a goal, the first one is
+-- in progress as long as any of them is.
+SELECT DISTINCT f.run_id::bigint
+FROM orchestrator_trigger_firings f
+LEFT JOIN orchestrator_attempts a ON a.run_id = f.run_id
+LEFT JOIN orchestrator_attempts o ON o.group_id = a.group_id
+JOIN orchestrator_runs r ON r.id = coalesce(o.run_id, f.run_id)
+WHERE f.trigger = @trigger AND f.state = 'fired' AND r.status NOT IN ('done', 'failed', 'cancelled')
+ORDER BY 1;
 
 -- name: TriggerUse :one
 -- How many runs a trigger created within a day, and what they cost.
 SELECT count(*)::bigint AS runs, coalesce(sum(b.spent_micros), 0)::bigint AS micros
 FROM orchestrator_trigger_firings f
-LEFT JOIN orchestrator_budgets b ON b.scope_kind = 'run' AND b.scope_key = f.run_id::text
+LEFT JOIN orchestrator_attempts a ON a.run_id = f.run_id
+LEFT JOIN orchestrator_budgets b ON b.scope_kind = CASE WHEN a.run_id IS NULL THEN 'run' ELSE 'attempts' END
+                                AND b.scope_key = coalesce(a.group_id, f.run_id)::text
 WHERE f.trigger = @trigger AND f.state = 'fired' AND f.ended_at > clock_timestamp() - interval '24 hours';
 
 -- name: AcceptFirings :exec
@@ -121,11 +127,12 @@ WHERE t.paused_at IS NULL;
 UPDATE orchestrator_triggers SET paused_at = NULL, paused_by = '', reason = '' WHERE name = @name AND paused_at IS NOT NULL;
 
 -- name: SweepFirings :execrows
--- Issues and comments are seen again for as long as they exist, so their rows are kept for longer.
--- Those of runs in progress count for overlaps.
+-- Issues are seen again for as long as they exist, so their rows are kept; those of comments and checks are
+-- kept for longer than others. Those of runs in progress count for overlaps.
 DELETE FROM orchestrator_trigger_firings WHERE id IN (
     SELECT f.id FROM orchestrator_trigger_firings f
-    WHERE f.ended_at < clock_timestamp() - make_interval(secs => CASE WHEN f.delivery LIKE 'issue:%' OR f.delivery LIKE 'comment:%'
+    WHERE f.ended_at < clock_timestamp() - make_interval(secs => CASE WHEN f.delivery LIKE 'check:%' OR f.delivery LIKE 'comment:%'
                                                                       THEN @long_seconds::float8 ELSE @age_seconds::float8 END)
+      AND f.delivery NOT LIKE 'issue:%'
       AND NOT EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = f.run_id AND r.status NOT IN ('done', 'failed', 'cancelled'))
     ORDER BY f.ended_at LIMIT @most::int);

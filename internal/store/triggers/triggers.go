@@ -23,9 +23,11 @@ type Delivery struct {
 // bounded by who adds the delivery.
 type Payload struct {
 	Issue  string `json:"issue,omitempty"`  // address of the issue that the run is about
-	Title  string `json:"title,omitempty"`  // what happened, in a line
+	Title  string `json:"title,omitempty"`  // what happened, in a line; of an issue its title
+	Body   string `json:"body,omitempty"`   // text of the issue when it was found
 	Text   string `json:"text,omitempty"`   // a comment, the log of a check, the data of an event
 	Author string `json:"author,omitempty"` // who did it, as far as the source says so
+	Person string `json:"person,omitempty"` // who wants the run or wrote what it is about: an author of its change
 	URL    string `json:"url,omitempty"`    // where people can read about it
 	Commit string `json:"commit,omitempty"` // of a check
 }

@@ -32,8 +32,9 @@ type Item struct {
 	ReceivedAt time.Time
 	Accepted   bool       // it was found to be in time
 	TriedAt    *time.Time // first attempt to create its run; nil: none was made
-	Creating   bool       // a server creates its run, unless Due
-	Due        bool       // the next attempt is due, or the server that made the last one counts as dead
+	Attempts   int
+	Creating   bool // a server creates its run, unless Due
+	Due        bool // the next attempt is due, or the server that made the last one counts as dead
 }
 
 // Begun reports whether there was an attempt to create its run.
@@ -85,7 +86,7 @@ func (t *Turn) read(ctx context.Context, most int) error {
 	}
 	for _, i := range items {
 		t.Waiting = append(t.Waiting, Item{
-			ID: i.ID, Delivery: i.Delivery, OccurredAt: i.OccurredAt, ReceivedAt: i.ReceivedAt, Accepted: i.Accepted, TriedAt: i.TriedAt, Creating: i.Creating, Due: i.Due,
+			ID: i.ID, Delivery: i.Delivery, OccurredAt: i.OccurredAt, ReceivedAt: i.ReceivedAt, Accepted: i.Accepted, TriedAt: i.TriedAt, Attempts: int(i.Attempts), Creating: i.Creating, Due: i.Due,
 		})
 	}
 	t.Running, err = t.q.TriggerRuns(ctx, t.Name)

@@ -124,7 +124,8 @@ func (s *Service) eachIssue(ctx context.Context, service forge.Service, t config
 func (s *Service) ofIssue(t config.Trigger, l triggers.Look, i forge.Issue) (triggers.Delivery, error) {
 	address, err := s.Forges.IssueURL(t.Forge, t.Repository, i.Number)
 	return triggers.Delivery{Trigger: l.Trigger, Key: fmt.Sprintf("issue:%d", i.Number), Payload: triggers.Payload{
-		Issue: address, Title: line(i.Title, maxLine), Author: line(i.Author, maxName), URL: line(i.URL, maxLine),
+		Issue: address, Title: line(i.Title, maxLine), Body: fault.Clip(telemetry.Redact(issue.Seen(i.Body)), maxText),
+		Author: line(i.Author, maxName), Person: line(i.Author, maxName), URL: line(i.URL, maxLine),
 	}}, err
 }
 
@@ -215,6 +216,7 @@ func (s *Service) findCommentsOn(ctx context.Context, service forge.Service, t c
 		}
 		d.Key, d.OccurredAt = commentKey(c), c.UpdatedAt
 		d.Payload.Author, d.Payload.URL = line(c.Author, maxName), line(c.URL, maxLine)
+		d.Payload.Person = d.Payload.Author
 		d.Payload.Text = fault.Clip(telemetry.Redact(issue.Seen(c.Body)), maxText)
 		if _, err := triggers.Add(ctx, s.Store, d); err != nil {
 			return err
@@ -229,7 +231,7 @@ func commentKey(c forge.Comment) string { return "comment:" + fault.Clip(c.ID, m
 // administrators may, one that was edited does not count: a person with fewer rights may have done that.
 func (s *Service) instructs(c forge.Comment, own string) bool {
 	edited := !c.UpdatedAt.Equal(c.CreatedAt)
-	return !c.Bot && !stay.IsOwn(c.Author, c.Body, own) && stay.Mentions(issue.Seen(c.Body), s.Mention) &&
+	return !c.Bot && (s.Ignores == nil || !s.Ignores(c.Author)) && !stay.IsOwn(c.Author, c.Body, own) && stay.Mentions(issue.Seen(c.Body), s.Mention) &&
 		(!edited || s.Commenters < forge.PermissionAdmin)
 }
 

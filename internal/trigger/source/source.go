@@ -43,6 +43,7 @@ type Options struct {
 	Triggers   map[string]config.Trigger // those that do not fire by what happens on a forge are ignored
 	Mention    string                    // in comments that fire triggers
 	Commenters forge.Permission          // that people need so that their comments count
+	Ignores    func(login string) bool   // whether the comments of an account do not count; nil: of none
 	// Limit returns the limit of questions to a forge, which all who ask it share.
 	Limit func(forge string) *rate.Limiter
 	Log   *slog.Logger
