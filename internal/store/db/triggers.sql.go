@@ -426,13 +426,19 @@ func (q *Queries) SweepFirings(ctx context.Context, arg SweepFiringsParams) (int
 }
 
 const triggerRuns = `-- name: TriggerRuns :many
-SELECT DISTINCT f.run_id::bigint
-FROM orchestrator_trigger_firings f
-LEFT JOIN orchestrator_attempts a ON a.run_id = f.run_id
-LEFT JOIN orchestrator_attempts o ON o.group_id = a.group_id
-JOIN orchestrator_runs r ON r.id = coalesce(o.run_id, f.run_id)
-WHERE f.trigger = $1 AND f.state = 'fired' AND r.status NOT IN ('done', 'failed', 'cancelled')
-ORDER BY 1
+WITH active AS (
+    SELECT r.id FROM orchestrator_runs r WHERE r.status NOT IN ('done', 'failed', 'cancelled')
+), made AS (
+    SELECT id FROM active
+    UNION
+    SELECT o.run_id FROM active
+    JOIN orchestrator_attempts a ON a.run_id = active.id
+    JOIN orchestrator_attempts o ON o.group_id = a.group_id AND o.number = 1
+)
+SELECT m.id
+FROM made m JOIN orchestrator_trigger_firings f ON f.run_id = m.id
+WHERE f.trigger = $1 AND f.state = 'fired'
+ORDER BY m.id
 `
 
 // The runs of a trigger that are in progress, in order. Of several attempts at a goal, the first one is
@@ -445,11 +451,11 @@ func (q *Queries) TriggerRuns(ctx context.Context, trigger string) ([]int64, err
 	defer rows.Close()
 	items := []int64{}
 	for rows.Next() {
-		var f_run_id int64
-		if err := rows.Scan(&f_run_id); err != nil {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
 			return nil, err
 		}
-		items = append(items, f_run_id)
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -512,9 +518,9 @@ func (q *Queries) TriggerStates(ctx context.Context, names []string) ([]TriggerS
 const triggerUse = `-- name: TriggerUse :one
 SELECT count(*)::bigint AS runs, coalesce(sum(b.spent_micros), 0)::bigint AS micros
 FROM orchestrator_trigger_firings f
-LEFT JOIN orchestrator_attempts a ON a.run_id = f.run_id
-LEFT JOIN orchestrator_budgets b ON b.scope_kind = CASE WHEN a.run_id IS NULL THEN 'run' ELSE 'attempts' END
-                                AND b.scope_key = coalesce(a.group_id, f.run_id)::text
+LEFT JOIN LATERAL (SELECT a.group_id FROM orchestrator_attempts a WHERE a.run_id = f.run_id LIMIT 1) g ON true
+LEFT JOIN orchestrator_budgets b ON b.scope_kind = CASE WHEN g.group_id IS NULL THEN 'run' ELSE 'attempts' END
+                                AND b.scope_key = coalesce(g.group_id, f.run_id)::text
 WHERE f.trigger = $1 AND f.state = 'fired' AND f.ended_at > clock_timestamp() - interval '24 hours'
 `
 

@@ -29,21 +29,27 @@ ORDER BY id LIMIT @most::int;
 -- name: TriggerRuns :many
 -- The runs of a trigger that are in progress, in order. Of several attempts at a goal, the first one is
 -- in progress as long as any of them is.
-SELECT DISTINCT f.run_id::bigint
-FROM orchestrator_trigger_firings f
-LEFT JOIN orchestrator_attempts a ON a.run_id = f.run_id
-LEFT JOIN orchestrator_attempts o ON o.group_id = a.group_id
-JOIN orchestrator_runs r ON r.id = coalesce(o.run_id, f.run_id)
-WHERE f.trigger = @trigger AND f.state = 'fired' AND r.status NOT IN ('done', 'failed', 'cancelled')
-ORDER BY 1;
+WITH active AS (
+    SELECT r.id FROM orchestrator_runs r WHERE r.status NOT IN ('done', 'failed', 'cancelled')
+), made AS (
+    SELECT id FROM active
+    UNION
+    SELECT o.run_id FROM active
+    JOIN orchestrator_attempts a ON a.run_id = active.id
+    JOIN orchestrator_attempts o ON o.group_id = a.group_id AND o.number = 1
+)
+SELECT m.id
+FROM made m JOIN orchestrator_trigger_firings f ON f.run_id = m.id
+WHERE f.trigger = @trigger AND f.state = 'fired'
+ORDER BY m.id;
 
 -- name: TriggerUse :one
 -- How many runs a trigger created within a day, and what they cost.
 SELECT count(*)::bigint AS runs, coalesce(sum(b.spent_micros), 0)::bigint AS micros
 FROM orchestrator_trigger_firings f
-LEFT JOIN orchestrator_attempts a ON a.run_id = f.run_id
-LEFT JOIN orchestrator_budgets b ON b.scope_kind = CASE WHEN a.run_id IS NULL THEN 'run' ELSE 'attempts' END
-                                AND b.scope_key = coalesce(a.group_id, f.run_id)::text
+LEFT JOIN LATERAL (SELECT a.group_id FROM orchestrator_attempts a WHERE a.run_id = f.run_id LIMIT 1) g ON true
+LEFT JOIN orchestrator_budgets b ON b.scope_kind = CASE WHEN g.group_id IS NULL THEN 'run' ELSE 'attempts' END
+                                AND b.scope_key = coalesce(g.group_id, f.run_id)::text
 WHERE f.trigger = @trigger AND f.state = 'fired' AND f.ended_at > clock_timestamp() - interval '24 hours';
 
 -- name: AcceptFirings :exec
