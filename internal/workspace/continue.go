@@ -111,8 +111,8 @@ const MaxPushed = 200
 
 // Pushed returns what people pushed to a branch since it was at c.Released. If they pushed to the
 // remote, the repository gets their commits as well. The error has code branch_conflict if the branch
-// was deleted or no longer contains the base commit, if both copies were moved differently, or if it is
-// checked out, so that a push could not update it.
+// was deleted or no longer contains the base commit, if both copies were moved differently, or if the
+// repository lacks commits of the remote and has the branch checked out, so that a push could not update it.
 func (m *Manager) Pushed(ctx context.Context, repo contract.Repo, c Continued) (Pushed, error) {
 	ref, err := m.branchRef(ctx, c.Branch)
 	if err != nil {
@@ -147,8 +147,10 @@ func (m *Manager) Pushed(ctx context.Context, repo contract.Repo, c Continued) (
 		return Pushed{}, movedBranch("the branch %s %s in %s, but %s at %s, where its commits are pushed; make both equal, or stop the run",
 			c.Branch, whereItIs(here), r.source, whereItIs(there), at)
 	}
-	if err := m.notCheckedOut(ctx, r.source, c.Branch); err != nil {
-		return Pushed{}, err
+	if here != there {
+		if err := m.notCheckedOut(ctx, r.source, c.Branch); err != nil {
+			return Pushed{}, err
+		}
 	}
 	out, err := m.takePushed(ctx, r, at, repo, c, there)
 	if err == nil && here != there {

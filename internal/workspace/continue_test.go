@@ -207,6 +207,17 @@ func TestABranchThatWasRewrittenIsTakenOnlyIfItDescendsFromTheBase(t *testing.T)
 	}
 }
 
+func TestWhatAPersonCommitsWhereTheBranchIsCheckedOutIsTaken(t *testing.T) {
+	t.Parallel()
+	m, repo, _, r, c := pushed(t, false)
+	theirs := commitOn(t, repo, "rgpt/run-1", "person.txt")
+	userGit(t, repo, "checkout", "-q", "rgpt/run-1")
+	got, err := m.Pushed(t.Context(), r, c)
+	require.NoError(t, err)
+	require.Equal(t, theirs, got.Commit)
+	require.Equal(t, 1, got.Commits)
+}
+
 func TestAMovedBranchThatCannotBeAddedToIsRefusedWithWhatToDo(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
