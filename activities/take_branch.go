@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -14,7 +15,16 @@ import (
 // changes of the run that are not on it yet make of it. The pull request of the branch is from then on
 // about what is there. A repeat returns the same, unless people pushed again.
 func (a *Activities) TakeBranch(ctx context.Context, in contract.TakeBranchInput) (contract.TakeBranchResult, error) {
-	pushed, err := a.Workspaces.Pushed(ctx, in.Repo, workspace.Continued{Branch: in.Branch, Released: in.Commit, Remote: pushTarget(in.Release)})
+	known, err := pullrequests.Of(ctx, a.Store, in.RunID)
+	if err != nil {
+		return contract.TakeBranchResult{}, err
+	}
+	known = slices.DeleteFunc(known, func(p contract.PullRequest) bool { return p.State != contract.PullRequestOpen || p.Head != in.Branch })
+	into := in.Repo.Branch
+	if len(known) > 0 {
+		into = known[0].Base
+	}
+	pushed, err := a.Workspaces.Pushed(ctx, in.Repo, workspace.Continued{Branch: in.Branch, Released: in.Commit, Into: into, Remote: pushTarget(in.Release)})
 	if err != nil || pushed.Commit == in.Commit {
 		return contract.TakeBranchResult{Point: contract.BranchPoint{Commit: pushed.Commit}}, err
 	}
@@ -34,14 +44,7 @@ func (a *Activities) TakeBranch(ctx context.Context, in contract.TakeBranchInput
 			out.Stages = append(out.Stages, s.Slim())
 		}
 	}
-	known, err := pullrequests.Of(ctx, a.Store, in.RunID)
-	if err != nil {
-		return contract.TakeBranchResult{}, err
-	}
 	for _, p := range known {
-		if p.State != contract.PullRequestOpen || p.Head != in.Branch {
-			continue
-		}
 		p.Commit = pushed.Commit
 		if err := pullrequests.Save(ctx, a.Store, p, false); err != nil {
 			return contract.TakeBranchResult{}, err

@@ -107,3 +107,24 @@ func TestAChangeThatConflictsWithAPushIsNotPutOnTopOfIt(t *testing.T) {
 	require.Equal(t, []string{"hello.txt"}, taken.Conflict.Paths)
 	require.Empty(t, taken.Stages)
 }
+
+func TestTheReviewOfAChangeOnTopOfAPushIsOnlyAboutIt(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, findsOne)
+	h.reviewed(contract.ReviewOn, "strict")
+	theirs := h.changed(h.repo.Workspace(), "person.txt", "by hand\n")
+	mine := h.changed(theirs, "hello.txt", "hello again\n")
+	_, judged := h.releaseOf(mine)
+	judged.From = theirs.Slim()
+	in := h.review(1, mine)
+	in.From = judged.From
+	made, failure := do[contract.ReviewResult](h, h.Review, in)
+	require.Nil(t, failure)
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, "review", verdict.Reasons[0].Guard)
+	require.NotContains(t, verdict.Summary(), "was not reviewed")
+	due, failure := do[contract.ReviewDue](h, h.ReviewDue, contract.ReviewDueInput{Gate: judged})
+	require.Nil(t, failure)
+	require.Equal(t, made.Findings, due.Known.Findings)
+}

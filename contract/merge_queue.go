@@ -82,6 +82,7 @@ type QueueCommand struct {
 	URL    string       `json:"url,omitempty"`
 	RunID  int64        `json:"run_id,omitempty"` // that has it; 0: none
 	Policy *MergePolicy `json:"policy,omitempty"`
+	Only   string       `json:"only,omitempty"` // the head that may be merged; empty: any
 }
 
 // QueueAck answers a command to a merge queue.
@@ -111,6 +112,7 @@ type QueueEntry struct {
 	Key     string     `json:"key"` // id of the command that added it
 	Number  int64      `json:"number"`
 	Head    string     `json:"head,omitempty"` // the commit that is tested or was merged
+	Only    string     `json:"only,omitempty"` // the head that may be merged; empty: any
 	Title   string     `json:"title,omitempty"`
 	URL     string     `json:"url,omitempty"`
 	RunID   int64      `json:"run_id,omitempty"`
@@ -161,7 +163,8 @@ type QueueCandidateInput struct {
 // QueueWanted is a pull request that a candidate shall have.
 type QueueWanted struct {
 	Number int64     `json:"number"`
-	Since  time.Time `json:"since"` // when it was added to the queue
+	Only   string    `json:"only,omitempty"` // the head that may be merged; empty: any
+	Since  time.Time `json:"since"`          // when it was added to the queue
 }
 
 // QueueVerdict is what became of a pull request when a candidate was built.
@@ -184,6 +187,7 @@ type QueuePart struct {
 	Tree    string       `json:"tree,omitempty"` // of the base with this and all earlier parts
 	Reason  string       `json:"reason,omitempty"`
 	Commit  string       `json:"commit,omitempty"` // on the base, of one that is merged
+	Only    string       `json:"only,omitempty"`   // as in QueueWanted
 }
 
 // QueueCandidate is the base with the changes of several pull requests. Without a commit, none of them

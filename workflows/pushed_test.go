@@ -83,6 +83,28 @@ func TestARunContinuesFromWhatPeoplePushAndChangesNothingOfIt(t *testing.T) {
 	require.Equal(t, "c0ffee", pushed[0]["before"])
 }
 
+func TestARepairOnTopOfAPushIsReviewedAsItIsJudged(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.gate = allowed
+	w.review = func(contract.ReviewInput) (contract.ReviewResult, *fault.Error) {
+		return contract.ReviewResult{ID: 1}, nil
+	}
+	w.pushes(theirs("decaf"))
+	w.after(time.Hour, func() { w.check(push("decaf")) })
+	w.after(2*time.Hour, func() { w.check(red("a")) })
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching, reviewedRun).Status)
+	require.Equal(t, "decaf", w.released.Onto.Commit)
+	require.Len(t, w.reviews, 2)
+	base := w.reviews[0].From
+	require.Equal(t, w.judged[1].From, base)
+	last := w.judged[len(w.judged)-1]
+	require.Equal(t, contract.GateRelease, last.Stage)
+	require.NotEqual(t, base, last.From)
+	require.Equal(t, last.From, w.reviews[1].From, "the gate looks for a review of what it judges")
+	require.Equal(t, last.To, w.reviews[1].To)
+}
+
 func TestAReleaseThatAPushOvertakesIsVerifiedAgainOnTopOfIt(t *testing.T) {
 	t.Parallel()
 	w := newRunFixture(t)

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/mergequeue"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
 	"github.com/rocketgpt/orchestrator/internal/store/pullrequests"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -140,9 +141,10 @@ func (r *Runs) queued(ctx context.Context, forges *connect.Set, address string, 
 	return contract.QueueRef{Forge: name, Repo: repo, Base: base}, nil
 }
 
-// QueueReady adds the pull request of a run to its merge queue if the settings say so and it is ready: the
-// policy gate allows to merge what the run released, and labels, approvals and checks are as they must be.
-// The same head is added once, so that one which was returned or removed stays out until it changes.
+// QueueReady adds the pull request of a run to its merge queue if the settings say so and it is ready: its
+// head is what the run released last, the policy gate allows to merge that, and labels, approvals and checks
+// are as they must be. The queue merges only this head. The same head is added once, so that one which was
+// returned or removed stays out until the run releases another one.
 func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo string, pr forge.PullRequest, run int64) error {
 	if r.Config.Git.PullRequest.Merge.When != config.MergeApproved || pr.Mergeable != nil && !*pr.Mergeable {
 		return nil
@@ -151,6 +153,7 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 	cmd := contract.QueueCommand{
 		ID: fmt.Sprintf("auto/%d/%.40s", pr.Number, pr.HeadCommit), Action: contract.QueueAdd, Number: pr.Number, By: contract.BySystem, RunID: run,
 		Reason: "it is approved", Title: telemetry.Redact(pr.Title), URL: telemetry.Redact(pr.URL), Policy: &policy,
+		Only: pr.HeadCommit,
 	}
 	if known, err := mergequeues.Has(ctx, r.Store, ref, cmd.ID); err != nil || known {
 		return err
@@ -159,7 +162,11 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 	if err != nil {
 		return err
 	}
-	if v, judged := report.ReleaseVerdict(details); !judged || !mayMerge(v, policy) {
+	if details.Status != contract.StatusDone || pr.HeadCommit == "" || pr.HeadCommit != details.ReleaseCommit {
+		return nil // the run makes a fix, or people have pushed what nothing has judged
+	}
+	v, judged := report.ReleaseVerdict(details)
+	if !judged || !mayMerge(v, policy) || policy.Approvals == 0 && !judgedAll(v, details.Run) {
 		return nil
 	}
 	ready, err := mergequeue.Repository{Service: service, Path: repo}.Ready(ctx, pr, policy, now.Add(policy.CheckTime), now)
@@ -177,4 +184,11 @@ func mayMerge(v contract.GateRecord, policy contract.MergePolicy) bool {
 		return false
 	}
 	return v.Automerge || v.ApprovedBy != "" || policy.Approvals > 0
+}
+
+// judgedAll reports whether the gate judged everything on the branch of a run. It judges what the run adds:
+// neither what people pushed before that, nor what was on the branch of an earlier run that it continues.
+func judgedAll(v contract.GateRecord, run store.Run) bool {
+	base := run.Settings.Repo.Tree
+	return base != "" && v.From == base && run.Settings.FollowUp == nil
 }

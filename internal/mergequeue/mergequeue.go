@@ -193,7 +193,7 @@ func included(c contract.QueueCandidate) (n int) {
 
 // part decides whether a pull request can be part of a candidate.
 func (r Repository) part(ctx context.Context, in contract.QueueCandidateInput, w contract.QueueWanted) (contract.QueuePart, []string, error) {
-	part := contract.QueuePart{Number: w.Number, Verdict: contract.QueueRefused}
+	part := contract.QueuePart{Number: w.Number, Only: w.Only, Verdict: contract.QueueRefused}
 	pr, err := r.Service.PullRequest(ctx, r.Path, w.Number)
 	switch {
 	case fault.Is(err, contract.CodeRepository):
@@ -206,6 +206,9 @@ func (r Repository) part(ctx context.Context, in contract.QueueCandidateInput, w
 		return part, nil, nil
 	case pr.Base != in.Queue.Base:
 		part.Reason = "its base is now " + code(pr.Base)
+		return part, nil, nil
+	case w.Only != "" && pr.HeadCommit != w.Only:
+		part.Head, part.Reason = pr.HeadCommit, fmt.Sprintf("it was added for commit %.12s, but its head is now %s", w.Only, code(fmt.Sprintf("%.12s", pr.HeadCommit)))
 		return part, nil, nil
 	}
 	ready, err := r.Ready(ctx, pr, in.Policy, w.Since.Add(in.Policy.CheckTime), in.At)

@@ -143,6 +143,27 @@ func TestThePolicyDecidesWhatIsReady(t *testing.T) {
 	expect(contract.QueueIncluded, "")
 }
 
+func TestAPullRequestThatWasAddedForACommitIsNotMergedWithAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	in := contract.QueueCandidateInput{
+		Queue: ref, Policy: policy(nil), Most: 8, At: time.Unix(1_800_000_000, 0),
+		Wanted: []contract.QueueWanted{{Number: pr.Number, Only: pr.HeadCommit}},
+	}
+	c, err := w.Build(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, contract.QueueIncluded, c.Parts[0].Verdict)
+	require.Equal(t, pr.HeadCommit, c.Parts[0].Only)
+	theirs := w.repo.Push("one", map[string]string{"b.txt": "by hand\n"})
+	c, err = w.Build(t.Context(), in)
+	require.NoError(t, err)
+	require.Empty(t, c.Commit)
+	require.Equal(t, contract.QueueRefused, c.Parts[0].Verdict)
+	require.Equal(t, theirs, c.Parts[0].Head)
+	require.Equal(t, "it was added for commit "+pr.HeadCommit[:12]+", but its head is now `"+theirs[:12]+"`", c.Parts[0].Reason)
+}
+
 func TestAMergeWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

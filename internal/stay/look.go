@@ -134,9 +134,11 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 		e.Name = fault.Clip(telemetry.Redact(e.Name), maxName)
 		found = append(found, e)
 	}
-	// A push comes before comments: the run is to carry them out on top of it.
+	// A push comes before comments: the run is to carry them out on top of it. While the run does not know
+	// the commit, it is an event again and again: the run may not have been able to fetch it.
 	if pr.State == forge.Open && w.Status == contract.StatusDone && pr.HeadCommit != w.Commit && pr.HeadCommit != "" {
-		add(forgeevents.Event{Kind: forgeevents.Pushed, Key: fmt.Sprintf("pushed:%d:%s", w.Number, pr.HeadCommit), Name: "a push", Payload: forgeevents.Payload{
+		key := fmt.Sprintf("pushed:%d:%s:%d", w.Number, pr.HeadCommit, time.Now().Truncate(s.PushAgain).UnixMilli())
+		add(forgeevents.Event{Kind: forgeevents.Pushed, Key: key, Name: "a push", Payload: forgeevents.Payload{
 			Commit: fault.Clip(pr.HeadCommit, maxName), URL: fault.Clip(telemetry.Redact(pr.URL), maxLine), At: pr.UpdatedAt,
 		}})
 	}

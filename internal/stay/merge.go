@@ -14,8 +14,8 @@ type Merges interface {
 	QueueReady(ctx context.Context, service forge.Service, name, repo string, pr forge.PullRequest, run int64) error
 }
 
-// merge adds a pull request to its merge queue if it is ready: only the commit that the run released last
-// was judged by the policy gate.
+// merge adds a pull request to its merge queue if it is ready. A commit that the run does not know yet is
+// not; one that it knows may be a push of a person, which QueueReady leaves out.
 func (s *Service) merge(ctx context.Context, service forge.Service, w forgeevents.Watch, pr forge.PullRequest) {
 	if s.Merges == nil || w.Status != contract.StatusDone || pr.HeadCommit != w.Commit {
 		return

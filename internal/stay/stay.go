@@ -63,6 +63,7 @@ type Options struct {
 	LongestWait time.Duration // between two attempts
 	GiveUp      time.Duration // how long an event is tried, from its first attempt
 	SlowLook    time.Duration // after which a look does not delay others any longer
+	PushAgain   time.Duration // after which a run that could not take a push is sent it again
 }
 
 // The defaults of Options.
@@ -72,6 +73,7 @@ const (
 	DefaultLongestWait = 5 * time.Minute
 	DefaultGiveUp      = 24 * time.Hour
 	DefaultSlowLook    = 5 * time.Second
+	DefaultPushAgain   = time.Hour
 )
 
 // Limits of the work of one server.
@@ -121,7 +123,7 @@ type Service struct {
 func New(o Options) *Service {
 	o.Tick, o.FirstWait = cmp.Or(o.Tick, DefaultTick), cmp.Or(o.FirstWait, DefaultFirstWait)
 	o.LongestWait, o.GiveUp = cmp.Or(o.LongestWait, DefaultLongestWait), cmp.Or(o.GiveUp, DefaultGiveUp)
-	o.SlowLook = cmp.Or(o.SlowLook, DefaultSlowLook)
+	o.SlowLook, o.PushAgain = cmp.Or(o.SlowLook, DefaultSlowLook), cmp.Or(o.PushAgain, DefaultPushAgain)
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}

@@ -458,8 +458,13 @@ func TestThePushOfAPersonReachesTheRunBeforeTheComments(t *testing.T) {
 	w.prs[7] = forge.PullRequest{Number: 7, State: forge.Open, HeadCommit: "decaf"}
 	w.mu.Unlock()
 	w.says(7, forge.Comment{ID: "1", Author: "ann", Body: "rename", Path: "a.go", Line: 1})
-	w.serves(t, w.service())
-	e := w.events(t, 7, 2)["pushed:7:decaf"]
+	w.serves(t, w.service(func(o *stay.Options) { o.PushAgain = 1000 * time.Hour }))
+	var e forgeevents.Event
+	for _, found := range w.events(t, 7, 2) {
+		if found.Kind == forgeevents.Pushed {
+			e = found
+		}
+	}
 	require.Equal(t, forgeevents.Sent, e.State)
 	require.Equal(t, run, e.RunID)
 	m := w.messages()
@@ -468,6 +473,35 @@ func TestThePushOfAPersonReachesTheRunBeforeTheComments(t *testing.T) {
 	require.Equal(t, "decaf", m[0].Commit)
 	require.Empty(t, m[0].Problem())
 	require.Equal(t, contract.CheckComment, m[1].Kind)
+}
+
+func TestAPushIsSentAgainUntilTheRunKnowsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	run := w.opens(t, 7)
+	at := func(head string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.prs[7] = forge.PullRequest{Number: 7, State: forge.Open, HeadCommit: head}
+	}
+	times := func(commit string) (n int) {
+		for _, m := range w.messages() {
+			if m.Kind == contract.CheckPush && m.Commit == commit {
+				n++
+			}
+		}
+		return n
+	}
+	at("decaf")
+	w.serves(t, w.service(func(o *stay.Options) { o.PushAgain = 10 * time.Millisecond }))
+	eventually(t, func() bool { return times("decaf") >= 3 }, "the run could not take the push")
+	w.saves(t, run, 7, "decaf")
+	at("c0ffee")
+	eventually(t, func() bool { return times("c0ffee") >= 1 }, "the push was taken back")
+	w.saves(t, run, 7, "c0ffee")
+	before := times("decaf")
+	at("decaf")
+	eventually(t, func() bool { return times("decaf") > before }, "the same commit was pushed again")
 }
 
 func TestServersThatDieBetweenSendingAndMarkingHaveOneEffect(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,37 +178,128 @@ func (w *queueWorld) green(t *testing.T, branch, file string) forge.PullRequest 
 	return pr
 }
 
-// addsWhatIsReady requires that the pull request of a run is added by policy, once.
+// addsWhatIsReady requires that the pull request of a run is added by policy, once, and only if the gate
+// judged what would be merged.
 func (w *queueWorld) addsWhatIsReady(t *testing.T, c client.Client, runs *control.Runs) {
 	t.Helper()
 	defer w.startQueueWorkers(t, c)()
 	run, _, err := w.parts.Store.CreateRun(t.Context(), storetest.Filled(store.NewRun{}))
 	require.NoError(t, err)
 	pr := w.green(t, "of-a-run", "of-a-run.txt")
-	offer := func() bool {
+	offer := func(run int64, pr forge.PullRequest) bool {
 		t.Helper()
-		require.NoError(t, runs.QueueReady(t.Context(), w.ci, "hub", queuedRepo, pr, run.ID))
+		require.NoError(t, runs.QueueReady(t.Context(), w.ci, "hub", queuedRepo, pr, run))
 		has, err := mergequeues.Has(t.Context(), w.parts.Store, w.ref, fmt.Sprintf("auto/%d/%s", pr.Number, pr.HeadCommit))
 		require.NoError(t, err)
 		return has
 	}
-	require.False(t, offer(), "the settings do not say so")
+	w.releases(t, run.ID, pr.HeadCommit, 1)
+	require.False(t, offer(run.ID, pr), "the settings do not say so")
 	runs.Config.Git.PullRequest.Merge.When = config.MergeApproved
-	require.False(t, offer(), "the gate has not judged it")
-	judged := contract.GateRecord{RunID: run.ID, Stage: contract.GateRelease, Author: string(contract.AgentBuilder), Subject: "one", From: "a", Tree: "b", Decision: contract.GateAllow}
-	_, err = verdicts.Save(t.Context(), w.parts.Store, "p", judged, verdicts.Basis{Input: []byte("{}")})
-	require.NoError(t, err)
-	require.False(t, offer(), "no person has approved it")
+	require.False(t, offer(run.ID, pr), "the gate has not judged it")
+	judged := contract.GateRecord{
+		RunID: run.ID, Stage: contract.GateRelease, Author: string(contract.AgentBuilder), Subject: "one", From: run.Settings.Repo.Tree, Tree: "b", Decision: contract.GateAllow,
+	}
+	w.judges(t, judged)
+	require.False(t, offer(run.ID, pr), "no person has approved it")
 	judged.Subject, judged.Automerge = "two", true
-	_, err = verdicts.Save(t.Context(), w.parts.Store, "p", judged, verdicts.Basis{Input: []byte("{}")})
-	require.NoError(t, err)
-	require.True(t, offer())
+	w.judges(t, judged)
+	unjudged := pr
+	unjudged.HeadCommit = w.ci.repo.Head("main")
+	require.False(t, offer(run.ID, unjudged), "people have pushed")
+	judged.Subject, judged.From = "three", "what people pushed"
+	w.judges(t, judged)
+	require.False(t, offer(run.ID, pr), "what people pushed before was not judged")
+	w.takesTheApproved(t, runs, offer, run.ID, pr)
+	w.leavesWhatContinuesABranch(t, offer, run.ID)
+
+	judged.Subject, judged.From = "four", run.Settings.Repo.Tree
+	w.judges(t, judged)
+	require.True(t, offer(run.ID, pr))
 	await.Until(t, "it is merged", func() bool {
 		e, _, _, err := mergequeues.Last(t.Context(), w.parts.Store, "hub", queuedRepo, pr.Number)
 		return err == nil && e.State == contract.QueueMerged && e.RunID == run.ID
 	})
-	require.True(t, offer())
+	require.True(t, offer(run.ID, pr))
 	require.NoError(t, c.GetWorkflow(t.Context(), contract.MergeQueueWorkflowID(w.ref), "").Get(t.Context(), nil))
+	w.returnsWhatIsPushedLater(t, runs, offer)
+}
+
+// releases notes that a run has released a commit.
+func (w *queueWorld) releases(t *testing.T, run int64, commit string, seq int64) {
+	t.Helper()
+	until := time.Now().Add(time.Hour)
+	record(t, w.parts.Store, run, "first", contract.Record{
+		Seq: seq, Run: &contract.RunChange{
+			Phase: contract.PhaseReleaser, Status: contract.StatusDone, Branch: "rgpt/run", Commit: commit, Finished: true, Staying: true, StayingUntil: &until,
+		},
+		Events: []contract.EventDraft{{Type: contract.EventRunUpdated}},
+	})
+}
+
+// judges stores a verdict of the gate.
+func (w *queueWorld) judges(t *testing.T, v contract.GateRecord) {
+	t.Helper()
+	_, err := verdicts.Save(t.Context(), w.parts.Store, "p", v, verdicts.Basis{Input: []byte("{}")})
+	require.NoError(t, err)
+}
+
+// takesTheApproved requires that a pull request of which the gate judged only a part is added if a person
+// has approved it on the forge.
+func (w *queueWorld) takesTheApproved(t *testing.T, runs *control.Runs, offer func(int64, forge.PullRequest) bool, run int64, pr forge.PullRequest) {
+	t.Helper()
+	merge := &runs.Config.Git.PullRequest.Merge
+	merge.Approvals = 1
+	defer func() { merge.Approvals = 0 }()
+	require.False(t, offer(run, pr))
+	other := w.green(t, "approved", "approved.txt")
+	w.ci.repo.Approve(other.Number)
+	require.False(t, offer(run, other), "the run has not released it")
+	w.releases(t, run, other.HeadCommit, 2)
+	require.True(t, offer(run, other), "a person has approved all of it")
+	w.releases(t, run, pr.HeadCommit, 3)
+}
+
+// leavesWhatContinuesABranch requires that a run which continues a branch is not merged because the gate
+// allows what it added.
+func (w *queueWorld) leavesWhatContinuesABranch(t *testing.T, offer func(int64, forge.PullRequest) bool, earlier int64) {
+	t.Helper()
+	n := storetest.Filled(store.NewRun{})
+	n.Settings.FollowUp = &contract.FollowUp{RunID: earlier, Branch: "rgpt/earlier"}
+	run, _, err := w.parts.Store.CreateRun(t.Context(), n)
+	require.NoError(t, err)
+	pr := w.green(t, "continued", "continued.txt")
+	w.releases(t, run.ID, pr.HeadCommit, 1)
+	w.judges(t, contract.GateRecord{
+		RunID: run.ID, Stage: contract.GateRelease, Author: string(contract.AgentBuilder), Subject: "one", From: run.Settings.Repo.Tree, Tree: "b", Decision: contract.GateAllow, Automerge: true,
+	})
+	require.False(t, offer(run.ID, pr))
+}
+
+// returnsWhatIsPushedLater requires that a push after a pull request was added by policy is not merged.
+func (w *queueWorld) returnsWhatIsPushedLater(t *testing.T, runs *control.Runs, offer func(int64, forge.PullRequest) bool) {
+	t.Helper()
+	command := func(action contract.QueueAction) {
+		_, err := runs.CommandQueue(t.Context(), control.QueueRequest{Action: action, Queue: w.ref, By: "ann"})
+		require.NoError(t, err)
+	}
+	run, _, err := w.parts.Store.CreateRun(t.Context(), storetest.Filled(store.NewRun{}))
+	require.NoError(t, err)
+	pr := w.green(t, "overtaken", "overtaken.txt")
+	w.releases(t, run.ID, pr.HeadCommit, 1)
+	w.judges(t, contract.GateRecord{
+		RunID: run.ID, Stage: contract.GateRelease, Author: string(contract.AgentBuilder), Subject: "one", From: run.Settings.Repo.Tree, Tree: "b", Decision: contract.GateAllow, Automerge: true,
+	})
+	command(contract.QueuePause)
+	require.True(t, offer(run.ID, pr))
+	main := w.ci.repo.Head("main")
+	w.ci.repo.Push("overtaken", map[string]string{"by-hand.txt": "text\n"})
+	command(contract.QueueResume)
+	await.Until(t, "it is returned", func() bool {
+		e, _, _, err := mergequeues.Last(t.Context(), w.parts.Store, "hub", queuedRepo, pr.Number)
+		return err == nil && e.State == contract.QueueReturned && strings.Contains(e.Reason, "it was added for commit "+pr.HeadCommit[:12])
+	})
+	require.Equal(t, main, w.ci.repo.Head("main"))
 }
 
 // queueHistory returns the history of a workflow.

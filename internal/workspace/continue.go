@@ -111,8 +111,8 @@ const MaxPushed = 200
 
 // Pushed returns what people pushed to a branch since it was at c.Released. If they pushed to the
 // remote, the repository gets their commits as well. The error has code branch_conflict if the branch
-// was deleted or no longer contains the base commit, if both copies were moved differently, or if it is
-// checked out, so that a push could not update it.
+// was deleted or no longer contains the base commit, if both copies were moved differently, or if the
+// repository lacks commits of the remote and has the branch checked out, so that a push could not update it.
 func (m *Manager) Pushed(ctx context.Context, repo contract.Repo, c Continued) (Pushed, error) {
 	ref, err := m.branchRef(ctx, c.Branch)
 	if err != nil {
@@ -147,8 +147,10 @@ func (m *Manager) Pushed(ctx context.Context, repo contract.Repo, c Continued) (
 		return Pushed{}, movedBranch("the branch %s %s in %s, but %s at %s, where its commits are pushed; make both equal, or stop the run",
 			c.Branch, whereItIs(here), r.source, whereItIs(there), at)
 	}
-	if err := m.notCheckedOut(ctx, r.source, c.Branch); err != nil {
-		return Pushed{}, err
+	if here != there {
+		if err := m.notCheckedOut(ctx, r.source, c.Branch); err != nil {
+			return Pushed{}, err
+		}
 	}
 	out, err := m.takePushed(ctx, r, at, repo, c, there)
 	if err == nil && here != there {
@@ -191,18 +193,53 @@ func (m *Manager) takePushed(ctx context.Context, r *mirror, at source, repo con
 	if err != nil {
 		return out, err
 	}
-	since := c.Released
-	if out.Rewritten = !kept; out.Rewritten {
-		since = repo.Base
+	args := []string{
+		"log", "--first-parent", "--no-show-signature", "--no-mailmap", "--no-color", "-n", strconv.Itoa(MaxPushed),
+		"--format=%x00%an%x00%ae%x00%cn%x00%ce", head,
 	}
-	text, err := git(ctx, "log", "--first-parent", "--no-show-signature", "--no-mailmap", "--no-color", "-n", strconv.Itoa(MaxPushed),
-		"--format=%x00%an%x00%ae%x00%cn%x00%ce", head, "^"+since, "--")
+	if out.Rewritten = !kept; out.Rewritten {
+		into, err := m.tipOfInto(ctx, r, at, c)
+		if err != nil {
+			return out, err
+		}
+		args = append(args, "^"+repo.Base)
+		if into != "" {
+			args = append(args, "^"+into)
+		}
+	} else {
+		args = append(args, "^"+c.Released)
+	}
+	text, err := git(ctx, append(args, "--")...)
 	if err != nil {
 		return out, localFault(err, "could not read who pushed to %s", c.Branch)
 	}
 	out.Commits, out.People = peopleOf(text)
 	out.Workspace, err = m.Onto(ctx, contract.Workspace{Repo: repo.URL, Base: head, Tree: tree}, repo.Base)
 	return out, err
+}
+
+// tipOfInto returns the newest commit of the branch that a branch is to be merged into, and makes its
+// history available; "" if it is unknown. A branch that was rebased has commits of others from there.
+func (m *Manager) tipOfInto(ctx context.Context, r *mirror, at source, c Continued) (string, error) {
+	if c.Into == "" || c.Into == c.Branch {
+		return "", nil
+	}
+	tip, err := r.refAt(ctx, at, "refs/heads/"+c.Into)
+	switch {
+	case err != nil || tip == "":
+		return "", err
+	case at != r.source:
+		_, err = r.fetchFrom(ctx, at, tip)
+		return tip, err
+	case r.source.local:
+		return tip, nil
+	}
+	_, _, lock, err := m.use(ctx, r.source.address, tip)
+	if err != nil {
+		return "", err
+	}
+	defer lock.release()
+	return tip, r.fetchCommits(ctx, tip, ancestryDepth)
 }
 
 // git runs git on the mirror, and returns its output as text.

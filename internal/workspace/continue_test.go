@@ -184,6 +184,36 @@ func TestAMergeOfThePersonBringsTheHistoryThatTheRepositoryLacks(t *testing.T) {
 	userGit(t, repo, "fsck", "--strict")
 }
 
+func TestARebaseMakesNobodyAnAuthorWhoseCommitsWereMergedBefore(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]func(repo, at string) (repository, remote string){
+		"in the repository": func(repo, _ string) (string, string) { return repo, "" },
+		"in a remote one":   func(repo, _ string) (string, string) { return "file://" + repo, "" },
+		"at its remote":     func(repo, _ string) (string, string) { return repo, "origin" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, repo, at, r, c := pushed(t, name == "at its remote")
+			r.URL, c.Remote = of(repo, at)
+			if name != "at its remote" {
+				userGit(t, repo, "checkout", "-q", "--detach")
+			}
+			pushes(t, at, "main", "colleague.txt", "by Ann\n")
+			clone := filepath.Join(t.TempDir(), "clone")
+			userGit(t, at, "clone", "-q", "--branch", "rgpt/run-1", at, clone)
+			userGit(t, clone, "rebase", "-q", "origin/main")
+			userGit(t, clone, "push", "-q", "--force", "origin", "rgpt/run-1")
+			pushes(t, at, "main", "later.txt", "by Ann\n")
+			got, err := m.Pushed(t.Context(), r, c)
+			require.NoError(t, err)
+			require.True(t, got.Rewritten)
+			require.Equal(t, 2, got.Commits, "those of the run")
+			require.NotContains(t, got.People, "ann")
+			require.Contains(t, got.People, "user@example.com")
+		})
+	}
+}
+
 func TestABranchThatWasRewrittenIsTakenOnlyIfItDescendsFromTheBase(t *testing.T) {
 	t.Parallel()
 	for name, remote := range map[string]bool{"in the repository": false, "at its remote": true} {
@@ -205,6 +235,17 @@ func TestABranchThatWasRewrittenIsTakenOnlyIfItDescendsFromTheBase(t *testing.T)
 			require.ErrorContains(t, err, "does not contain the commit")
 		})
 	}
+}
+
+func TestWhatAPersonCommitsWhereTheBranchIsCheckedOutIsTaken(t *testing.T) {
+	t.Parallel()
+	m, repo, _, r, c := pushed(t, false)
+	theirs := commitOn(t, repo, "rgpt/run-1", "person.txt")
+	userGit(t, repo, "checkout", "-q", "rgpt/run-1")
+	got, err := m.Pushed(t.Context(), r, c)
+	require.NoError(t, err)
+	require.Equal(t, theirs, got.Commit)
+	require.Equal(t, 1, got.Commits)
 }
 
 func TestAMovedBranchThatCannotBeAddedToIsRefusedWithWhatToDo(t *testing.T) {

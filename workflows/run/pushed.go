@@ -51,7 +51,7 @@ func (r *run) lookAtBranch(ctx workflow.Context, m contract.CheckMessage) (done 
 	}
 	if err != nil {
 		r.ignore(ctx, m, contract.EventCheckIgnored, "the run could not continue from what was pushed: "+fault.Of(err).Message)
-		return true, nil // the next release of the run fails for the same reason, and then a person is asked
+		return true, nil // the server sends a push again while the run does not know its commit
 	}
 	if m.Kind == contract.CheckPush && !moved {
 		r.ignore(ctx, m, contract.EventCheckIgnored, fmt.Sprintf("the branch is at commit %.12s, as the run left it", r.Head()))

@@ -87,7 +87,7 @@ func (r *run) review(ctx workflow.Context, tester contract.ExecutionRef) (contra
 	r.Review.Made++
 	in := contract.ReviewInput{
 		Execution: began.Execution, Tester: tester, Round: r.Review.Made, PlanID: r.PlanID,
-		From: s.Repo.Workspace().Slim(), To: r.Workspace, Model: model, Fallbacks: others, SameModel: same, Budget: s.RunBudget,
+		From: r.from().Slim(), To: r.Workspace, Model: model, Fallbacks: others, SameModel: same, Budget: s.RunBudget,
 	}
 	at := options.Review(ctx, reviewCalls*s.Gate.Review.Timeout)
 	failed := workflow.ExecuteActivity(at, contract.ActivityReview, in).Get(ctx, &out)

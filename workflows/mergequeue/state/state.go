@@ -168,8 +168,8 @@ func (q *Queue) Next(skip map[int64]bool) (numbers []int64, most int) {
 func (q *Queue) Built(c contract.QueueCandidate) (tested []contract.QueuePart, returned []contract.QueueEntry) {
 	for _, p := range c.Parts {
 		e := q.find(p.Number)
-		if e == nil {
-			continue // a person removed it meanwhile
+		if e == nil || e.Only != p.Only {
+			continue // it was removed or added for another head meanwhile
 		}
 		e.Head = p.Head
 		switch p.Verdict {
@@ -358,12 +358,17 @@ func (q *Queue) apply(c contract.QueueCommand, now time.Time) contract.QueueAck 
 
 func (q *Queue) add(c contract.QueueCommand, now time.Time) contract.QueueAck {
 	q.Policy = *c.Policy
-	if q.find(c.Number) != nil {
+	switch e := q.find(c.Number); {
+	case e == nil:
+	case e.Only != "" && e.Only != c.Only:
+		q.end(c.Number, contract.QueueReturned, "it was added again for another commit", "")
+	default:
 		return contract.QueueAck{Position: q.Position(c.Number), Message: fmt.Sprintf("pull request %d is in the queue already", c.Number)}
 	}
 	q.Last++
 	q.Entries = append(q.Entries, contract.QueueEntry{
 		Key: c.ID, Number: c.Number, Title: c.Title, URL: c.URL, RunID: c.RunID, AddedBy: c.By, AddedAt: now, Place: q.Last, State: contract.QueueWaiting,
+		Only: c.Only,
 	})
 	q.touch(&q.Entries[len(q.Entries)-1])
 	return contract.QueueAck{Applied: true, Position: q.Position(c.Number), Message: fmt.Sprintf("pull request %d was added", c.Number)}

@@ -238,6 +238,39 @@ func TestACommandIsAppliedOnce(t *testing.T) {
 	require.Equal(t, []int64{3, 1, 2}, numbers(q), "one that was returned and added again is the last")
 }
 
+func TestAPullRequestThatIsAddedForAnotherCommitTakesThePlaceOfTheEarlierEntry(t *testing.T) {
+	t.Parallel()
+	q := state.New(ref, now)
+	auto := func(only string) contract.QueueCommand {
+		c := add(1, 8)
+		c.ID, c.Only = "auto/"+only, only
+		return c
+	}
+	part := func(only string) contract.QueueCandidate {
+		return contract.QueueCandidate{Branch: "b", Parts: []contract.QueuePart{{Number: 1, Only: only, Head: only, Verdict: contract.QueueRefused, Reason: "its head is another one"}}}
+	}
+	require.True(t, q.Apply(auto("c1"), now).Applied)
+	ack := q.Apply(auto("c2"), now)
+	require.True(t, ack.Applied)
+	require.Equal(t, 1, ack.Position)
+	e, ok := q.Entry(1)
+	require.True(t, ok)
+	require.Equal(t, []string{"auto/c2", "c2"}, []string{e.Key, e.Only})
+	_, returned := q.Built(part("c1"))
+	require.Empty(t, returned, "the candidate was built for the earlier one")
+	saved, _, _ := q.Unsaved()
+	require.Equal(t, []string{"auto/c1", "auto/c2"}, []string{saved.Entries[0].Key, saved.Entries[1].Key})
+	require.Equal(t, "it was added again for another commit", saved.Entries[0].Reason)
+
+	byHand := add(1, 8)
+	require.True(t, q.Apply(byHand, now).Applied, "a person adds whatever its head is")
+	require.False(t, q.Apply(auto("c3"), now).Applied)
+	e, _ = q.Entry(1)
+	require.Equal(t, []string{byHand.ID, ""}, []string{e.Key, e.Only})
+	_, returned = q.Built(part(""))
+	require.Len(t, returned, 1)
+}
+
 func TestAPausedQueueLetsEverythingWait(t *testing.T) {
 	t.Parallel()
 	w, q := newWorld(), queueOf(2, 8)
@@ -281,9 +314,10 @@ func TestAFullQueueFitsIntoAPayload(t *testing.T) {
 	for i := range int64(contract.MaxQueued) {
 		c := add(i+1_000_000, 8)
 		c.ID, c.By, c.Title, c.URL, c.Reason = long(60)+fmt.Sprint(i), long(500), long(500), "https://forge.example.com/"+long(60), long(500)
+		c.Only = long(64)
 		require.NoError(t, q.Check(c))
 		q.Apply(c, now)
-		q.Built(contract.QueueCandidate{Branch: "rgpt/queue/main-0123456789ab", Parts: []contract.QueuePart{{Number: c.Number, Verdict: contract.QueueDeferred, Head: long(40), Reason: long(100)}}})
+		q.Built(contract.QueueCandidate{Branch: "rgpt/queue/main-0123456789ab", Parts: []contract.QueuePart{{Number: c.Number, Only: c.Only, Verdict: contract.QueueDeferred, Head: long(40), Reason: long(100)}}})
 	}
 	fits := func(v any) {
 		t.Helper()
