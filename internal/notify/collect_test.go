@@ -78,6 +78,32 @@ func TestQuietHoursHoldBackAllButTheExceptions(t *testing.T) {
 	require.Equal(t, 2, strings.Count(got[1].body, "Run 1 failed\n"))
 }
 
+func TestAnExceptionIsSentInQuietHoursHoweverMuchIsHeldBack(t *testing.T) {
+	t.Parallel()
+	c := newChat(t, nil)
+	channel := slackChannel()
+	channel.Quiet = config.Quiet{From: "22:00", To: "07:00", Zone: "Europe/Berlin", Except: []string{config.NotifyWaits}}
+	b := setup(t, map[string]config.Notification{"team": channel})
+	b.env[slackURL] = c.URL
+	zone, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	today := time.Now().In(zone)
+	night := time.Date(today.Year(), today.Month(), today.Day()+1, 23, 0, 0, 0, zone)
+	b.turn(night)
+	b.start(t)
+	failures := make([]contract.EventDraft, notifications.PageSize+1)
+	for i := range failures {
+		failures[i] = contract.EventDraft{Type: contract.EventRunFailed, Payload: contract.Failure{Class: contract.ClassInfra, Code: contract.CodeUnavailable}}
+	}
+	b.events(t, b.run, failures...)
+	b.event(t, b.run, contract.EventApprovalRequested, map[string]any{"kind": "plan"})
+	require.Equal(t, "waits", b.all(t, notifications.Sent, 1)[0].Kind)
+	require.Len(t, c.all(), 1)
+	b.turn(night.Add(8*time.Hour + time.Minute))
+	await.Until(t, "all", func() bool { return len(b.list(t, notifications.Filter{State: notifications.Pending, Limit: 1})) == 0 })
+	require.Len(t, c.all(), 3, "a full message and the rest")
+}
+
 func TestAFloodBecomesFewMessagesAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	c := newChat(t, nil)

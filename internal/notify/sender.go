@@ -175,7 +175,7 @@ func (n *Notifier) work(ctx context.Context, c *channel) (worked bool, until tim
 
 // next returns the next step on a channel, with a message that consists of what was to be put into one.
 func (n *Notifier) next(ctx context.Context, c *channel, now time.Time) (step, error) {
-	waiting, err := notifications.List(ctx, n.Store, c.name)
+	waiting, err := notifications.List(ctx, n.Store, c.name, first(c.settings, now))
 	if err != nil {
 		return step{}, err
 	}

@@ -397,12 +397,13 @@ const pendingNotifications = `-- name: PendingNotifications :many
 SELECT n.id, n.kind, n.message_id, n.created_at, n.next_at
 FROM orchestrator_notifications n
 WHERE n.channel = $1 AND n.state = 'pending'
-ORDER BY n.id
-LIMIT $2::int
+ORDER BY n.kind = ANY ($2::text[]) DESC, n.id
+LIMIT $3::int
 `
 
 type PendingNotificationsParams struct {
 	Channel string
+	First   []string
 	Most    int32
 }
 
@@ -415,7 +416,7 @@ type PendingNotificationsRow struct {
 }
 
 func (q *Queries) PendingNotifications(ctx context.Context, arg PendingNotificationsParams) ([]PendingNotificationsRow, error) {
-	rows, err := q.db.Query(ctx, pendingNotifications, arg.Channel, arg.Most)
+	rows, err := q.db.Query(ctx, pendingNotifications, arg.Channel, arg.First, arg.Most)
 	if err != nil {
 		return nil, err
 	}

@@ -90,9 +90,9 @@ type Waiting struct {
 // PageSize is the largest number of notifications that List returns and a message contains.
 const PageSize = 500
 
-// List returns what was not sent yet on a channel, oldest first.
-func List(ctx context.Context, st *store.Store, channel string) ([]Waiting, error) {
-	rows, err := st.Queries().PendingNotifications(ctx, db.PendingNotificationsParams{Channel: channel, Most: PageSize})
+// List returns what was not sent yet on a channel: that of some kinds before the rest, each oldest first.
+func List(ctx context.Context, st *store.Store, channel string, first []string) ([]Waiting, error) {
+	rows, err := st.Queries().PendingNotifications(ctx, db.PendingNotificationsParams{Channel: channel, First: first, Most: PageSize})
 	return rowconv.Convert(rows, func(r db.PendingNotificationsRow) Waiting {
 		return Waiting{ID: r.ID, Kind: r.Kind, Message: rowconv.Deref(r.MessageID), Created: r.CreatedAt, Next: rowconv.Deref(r.NextAt)}
 	}), dberr.Explain(err, "read the notifications of the channel %s", channel)

@@ -75,7 +75,7 @@ WHERE channel = @channel AND holder = @holder;
 SELECT n.id, n.kind, n.message_id, n.created_at, n.next_at
 FROM orchestrator_notifications n
 WHERE n.channel = @channel AND n.state = 'pending'
-ORDER BY n.id
+ORDER BY n.kind = ANY (@first::text[]) DESC, n.id
 LIMIT @most::int;
 
 -- name: CountSentMessages :one
