@@ -52,6 +52,7 @@ type Creation struct {
 	Settings       map[string]string // configuration settings for this run only, by dotted key; see config.LoadRequest
 	Key            string            // idempotency key: requests with the same key create only one run
 	By             string            `json:"-"` // who creates it: a person, or a client such as contract.ByAPI
+	NeedsName      bool              `json:"-"` // refuse a By that names nobody if the authors of the change cannot approve its release
 	Labels         []string          `json:",omitempty"`
 	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 
@@ -360,6 +361,9 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	}
 	if s.Gate, err = r.gateSettings(ctx, cfg); err != nil {
 		return store.NewRun{}, err
+	}
+	if c.NeedsName && s.Gate != nil && s.Gate.Approver == contract.ApproverNotAuthor && contract.Nameless(c.By) {
+		return store.NewRun{}, WrongInput(FieldBy, "authors of a change cannot approve its release (gate.approver: not_author), so the creator of a run must be known; enter your name")
 	}
 	if err := allowedLabels(s.Gate, c.Labels); err != nil {
 		return store.NewRun{}, about(FieldLabels, err)
