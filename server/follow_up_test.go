@@ -31,7 +31,13 @@ func drawn(t *testing.T) []byte {
 // releasedRun creates a run over HTTP, with pictures, and gives it the branch that it would release.
 func (b *fixture) releasedRun(t *testing.T, pictures ...control.PictureFile) int64 {
 	t.Helper()
-	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"a": "b"})
+	return b.releasedRunOf(t, map[string]string{"a": "b"}, pictures...)
+}
+
+// releasedRunOf is releasedRun in a repository with the given files.
+func (b *fixture) releasedRunOf(t *testing.T, files map[string]string, pictures ...control.PictureFile) int64 {
+	t.Helper()
+	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), files)
 	client, _ := clientOf(t, b.handler, quietly)
 	made, err := client.Create(t.Context(), control.Creation{Repo: repo, Goal: "Add dark mode", Pictures: pictures})
 	require.NoError(t, err)
@@ -48,9 +54,16 @@ func (b *fixture) releasedRun(t *testing.T, pictures ...control.PictureFile) int
 // upload posts the form for a follow-up as a browser does, without a script.
 func (b *fixture) upload(t *testing.T, id any, goal string, files ...control.PictureFile) *httptest.ResponseRecorder {
 	t.Helper()
+	return b.uploadAs(t, "", id, goal, files...)
+}
+
+// uploadAs is upload with the name of a person.
+func (b *fixture) uploadAs(t *testing.T, by string, id any, goal string, files ...control.PictureFile) *httptest.ResponseRecorder {
+	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	require.NoError(t, form.WriteField("goal", goal))
+	require.NoError(t, form.WriteField("by", by))
 	for _, f := range files {
 		part, err := form.CreateFormFile("pictures", f.Name)
 		require.NoError(t, err)
@@ -90,6 +103,29 @@ func TestTheFormOfAFinishedRunFollowsItUpWithPictures(t *testing.T) {
 	require.Contains(t, attributes(page, "src"), shown)
 	got := b.get(t, shown)
 	require.Equal(t, "image/png", got.Header().Get("Content-Type"))
+}
+
+func TestAFollowUpByFormRecordsThePersonAndNeedsANameIfAuthorsCannotApproveIt(t *testing.T) {
+	t.Parallel()
+	b, _ := deliberating(t)
+	id := b.releasedRun(t)
+	page, text := b.page(t, fmt.Sprintf("/runs/%d", id))
+	require.Contains(t, text, "Your name (recorded)")
+	require.Contains(t, attributes(page, "autocomplete"), "name")
+	w := b.uploadAs(t, " Ann ", id, "Now also the docs")
+	require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+	run, err := b.Run(t.Context(), id+1)
+	require.NoError(t, err)
+	require.Equal(t, "Ann", run.Settings.CreatedBy)
+	require.Equal(t, http.StatusBadRequest, b.uploadAs(t, "a\x00", id, "More").Code)
+	require.Contains(t, b.uploadAs(t, strings.Repeat("n", 201), id, "More").Body.String(), "200 characters")
+
+	demanding := b.releasedRunOf(t, map[string]string{"a": "b", "rgpt.yaml": "gate:\n  approver: not_author\n"})
+	w = b.uploadAs(t, "", demanding, "Now also the docs")
+	require.Equal(t, http.StatusUnprocessableEntity, w.Code, w.Body)
+	require.Contains(t, w.Body.String(), "gate.approver: not_author")
+	w = b.uploadAs(t, "ann", demanding, "Now also the docs")
+	require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
 }
 
 func TestAFormWithoutFilesFollowsARunUp(t *testing.T) {

@@ -34,7 +34,7 @@ func entered(page *html.Node) url.Values {
 	for n := range page.Descendants() {
 		name := attribute(n, "name")
 		switch {
-		case n.Type != html.ElementNode || name == "" || has(n, "disabled"):
+		case n.Type != html.ElementNode || name == "" || has(n, "disabled") || inDialog(n):
 		case n.Data == "textarea":
 			out.Set(name, textOf(n))
 		case n.Data == "input" && attribute(n, "type") != "checkbox", n.Data == "input" && has(n, "checked"):
@@ -49,6 +49,16 @@ func entered(page *html.Node) url.Values {
 		}
 	}
 	return out
+}
+
+// inDialog reports whether a node belongs to the confirmation of a command, which is on every page.
+func inDialog(n *html.Node) bool {
+	for ; n != nil; n = n.Parent {
+		if n.Type == html.ElementNode && n.Data == "dialog" {
+			return true
+		}
+	}
+	return false
 }
 
 // form returns a page's form as it is before anything is entered, with some values.
@@ -111,7 +121,7 @@ func TestTheFormForARunCreatesItWithAllThatWasEntered(t *testing.T) {
 	require.Equal(t, "HEAD", run.BaseBranch)
 	require.Equal(t, []string{"a", "b c"}, run.Labels)
 	s := run.Settings
-	require.Equal(t, contract.ByDashboard, s.CreatedBy)
+	require.Equal(t, contract.ByDashboard, s.CreatedBy, "without a name")
 	require.Equal(t, "other", s.Models[contract.AgentBuilder].Model)
 	require.True(t, s.ApprovePlan && s.ApproveRelease && s.PlanOnly && s.Release.Push)
 	require.EqualValues(t, 2_500_000, s.RunBudget.MicroUSD)
@@ -175,6 +185,7 @@ func TestARejectedFormForARunComesBackAsItWasWithTheErrorAtItsField(t *testing.T
 		"too many attempts":       {field: "attempts", value: "99", says: "execution.attempts.max"},
 		"a strange label":         {field: "labels", value: "a, \u202eb", says: "printable"},
 		"no UTF-8":                {field: "labels", value: "\xff", says: "UTF-8"},
+		"a long name":             {field: "by", value: strings.Repeat("n", 201), says: "200 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -336,12 +347,47 @@ func TestTheFormForARunShowsWhatTheConfigurationDecides(t *testing.T) {
 	require.Contains(t, attributes(page, "name"), "approve_release")
 }
 
+func TestTheFormForARunRecordsThePersonWhoCreatesIt(t *testing.T) {
+	t.Parallel()
+	b, _ := deliberating(t)
+	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"a": "b"})
+	w := b.submit(t, "/runs/new", b.form(t, "/runs/new", "repo", repo, "goal", "Add dark mode", "by", " Ann "))
+	require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+	run, err := b.Run(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, "Ann", run.Settings.CreatedBy)
+	require.Equal(t, []string{"Ann"}, run.Settings.AuthorsBefore())
+}
+
+func TestAFormForARunWhoseAuthorsCannotApproveItNeedsAName(t *testing.T) {
+	t.Parallel()
+	b, _ := deliberating(t)
+	repo := harness.Repo(t, filepath.Join(t.TempDir(), "app"), map[string]string{"a": "b", "rgpt.yaml": "gate:\n  approver: not_author\n"})
+	values := b.form(t, "/runs/new", "repo", repo, "goal", "Add dark mode", "labels", "a")
+	for _, name := range []string{"", " ", contract.ByDashboard, " API "} {
+		values.Set("by", name)
+		w := b.submit(t, "/runs/new", values)
+		require.Equal(t, http.StatusUnprocessableEntity, w.Code, w.Body)
+		page := shown(t, w)
+		require.Contains(t, marked(t, page)["by"], "gate.approver: not_author")
+		require.Equal(t, values, entered(page), "nothing is lost, also not the key")
+	}
+	require.Empty(t, b.allRuns(t))
+	values.Set("do", "estimate")
+	w := b.submit(t, "/runs/new", values)
+	require.Equal(t, http.StatusOK, w.Code, "an estimate needs no name: %s", w.Body)
+	values.Del("do")
+	values.Set("by", "ann")
+	require.Equal(t, http.StatusSeeOther, b.submit(t, "/runs/new", values).Code)
+	require.Equal(t, "ann", b.allRuns(t)[0].Settings.CreatedBy)
+}
+
 func TestTheFormForAPipelineStartsItWithAllThatWasEntered(t *testing.T) {
 	t.Parallel()
 	b, d := deliberating(t)
 	values := b.form(t, "/pipelines/new",
 		"objective", "Choose a cache", "constraints", "no new services\r\n\r\n small ", "success_criteria", "fast", "complexity", "high", "models.gamma", "scripted/mediator",
-		"timeout", "90", "auto_continue", "yes", "force_gamma", "on")
+		"timeout", "90", "auto_continue", "yes", "force_gamma", "on", "by", "ann")
 	w := b.submit(t, "/pipelines/new", values)
 	require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
 	again := b.submit(t, "/pipelines/new", values)
@@ -355,6 +401,9 @@ func TestTheFormForAPipelineStartsItWithAllThatWasEntered(t *testing.T) {
 	require.InDelta(t, 0.9, p.Task.Complexity, 0)
 	require.Equal(t, 90, p.Task.TimeoutSeconds)
 	require.True(t, p.Settings.AutoContinue && p.Settings.ForceGamma)
+	events, err := b.PipelineEvents(t.Context(), p.ID, 0, 1)
+	require.NoError(t, err)
+	require.Contains(t, string(events[0].Payload), `"by": "ann"`)
 	require.Equal(t, "mediator", p.Settings.Models[contract.AgentGamma].Model)
 	require.Equal(t, "scripted", p.Settings.Models[contract.AgentAlpha].Model)
 	require.Equal(t, "the request (--model)", p.Settings.ModelSources[contract.AgentGamma])
@@ -382,6 +431,7 @@ func TestARejectedFormForAPipelineComesBackAsItWasWithTheErrorAtItsField(t *test
 		"a member of nowhere":     {field: "models.beta", value: "nowhere/gpt", says: "nowhere"},
 		"no seconds":              {field: "timeout", value: "soon", says: "soon"},
 		"many seconds":            {field: "timeout", value: "86401", says: "86400"},
+		"a long name":             {field: "by", value: strings.Repeat("n", 201), says: "200 characters"},
 		"an unknown continuation": {field: "auto_continue", value: "maybe", says: "maybe"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,6 +90,7 @@ const (
 	FieldMode        = "mode"
 	FieldModels      = "models"
 	FieldTimeout     = "timeout"
+	FieldBy          = "by"
 )
 
 // FieldOfMember returns the name of the input for the model of a member of a pipeline.

@@ -55,6 +55,7 @@ type Creation struct {
 	By             string            `json:"-"` // who creates it: a person, or a client such as contract.ByAPI
 	Authors        []string          `json:"-"` // people who caused it besides By: they count as authors of its change
 	IssueText      *IssueText        `json:"-"` // of Issue, as it was when the run was wanted; nil: as it is now
+	NeedsName      bool              `json:"-"` // refuse a By that names nobody if the authors of the change cannot approve its release
 	Labels         []string          `json:",omitempty"`
 	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 
@@ -371,6 +372,9 @@ func (r *Runs) freeze(ctx context.Context, c Creation, from resolved) (store.New
 	}
 	if s.Gate, err = r.gateSettings(ctx, cfg); err != nil {
 		return store.NewRun{}, err
+	}
+	if c.NeedsName && s.Gate != nil && s.Gate.Approver == contract.ApproverNotAuthor && contract.Nameless(c.By) {
+		return store.NewRun{}, WrongInput(FieldBy, "authors of a change cannot approve its release (gate.approver: not_author), so the creator of a run must be known; enter your name")
 	}
 	if err := allowedLabels(s.Gate, c.Labels); err != nil {
 		return store.NewRun{}, about(FieldLabels, err)

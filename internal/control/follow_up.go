@@ -33,6 +33,7 @@ type FollowUp struct {
 	Settings       map[string]string // configuration settings for this run only, by dotted key; those of the finished run are not repeated
 	Key            string            // idempotency key: requests with the same key create only one run
 	By             string            `json:"-"`          // who creates it: a person, or a client such as contract.ByAPI
+	NeedsName      bool              `json:"-"`          // refuse a By that names nobody if the authors of the change cannot approve its release
 	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 }
 
@@ -43,7 +44,7 @@ func (f FollowUp) Check() error { return f.creation(store.Run{Repo: "x"}).Check(
 func (f FollowUp) creation(old store.Run) Creation {
 	s := old.Settings
 	c := Creation{
-		Repo: old.Repo, Project: old.Project, Goal: f.Goal, Description: f.Description, Model: f.Model, Effort: f.Effort, PlanBy: f.PlanBy, By: f.By,
+		Repo: old.Repo, Project: old.Project, Goal: f.Goal, Description: f.Description, Model: f.Model, Effort: f.Effort, PlanBy: f.PlanBy, By: f.By, NeedsName: f.NeedsName,
 		ApprovePlan: f.ApprovePlan || s.ApprovePlan, ApproveRelease: f.ApproveRelease || s.ApproveRelease,
 		issue: s.Issue, Push: s.Release.Push, PullRequest: s.Release.PullRequest != nil, Settings: f.Settings, Key: f.Key,
 	}

@@ -130,8 +130,14 @@ func (b *installation) start(tb testing.TB) func() {
 // event adds an event of a run.
 func (b *installation) event(tb testing.TB, run int64, kind contract.EventType, payload any) {
 	tb.Helper()
+	b.events(tb, run, contract.EventDraft{Type: kind, Payload: payload})
+}
+
+// events adds events of a run at once.
+func (b *installation) events(tb testing.TB, run int64, events ...contract.EventDraft) {
+	tb.Helper()
 	_, err := b.Record(tb.Context(), store.Source{WorkflowID: contract.RunWorkflowID(run), WorkflowRunID: "first"}, contract.Record{
-		RunID: run, Seq: b.seq.Add(1), Events: []contract.EventDraft{{Type: kind, Payload: payload}},
+		RunID: run, Seq: b.seq.Add(1), Events: events,
 	})
 	require.NoError(tb, err)
 }

@@ -150,13 +150,13 @@ func TestAChannelIsNotifiedOfWhatItAskedForAndOnlyFromThenOn(t *testing.T) {
 		contract.PhaseTester.ErrorEvent():          map[string]any{"code": contract.CodeUnavailable},
 		contract.EventRunUpdated:                   map[string]any{"status": "done", "by": "ada"},
 		contract.EventHealStarted:                  map[string]any{},
-		contract.EventApprovalGranted:              map[string]any{},
 		contract.EventPullRequestOpened:            map[string]any{},
 		contract.EventStayEnded:                    map[string]any{},
 		contract.Phase("planner").CompletedEvent(): map[string]any{},
 	} {
 		b.event(t, b.run, kind, payload)
 	}
+	b.event(t, b.create(t, "app", "x"), contract.EventApprovalGranted, map[string]any{})
 	b.event(t, b.run, contract.EventRunFailed, map[string]any{"code": contract.CodeCancelled})
 	b.event(t, b.run, contract.EventRunUpdated, map[string]any{"status": "done"})
 	b.event(t, b.create(t, "other", "x"), contract.EventRunFailed, map[string]any{"code": contract.CodeUnavailable})

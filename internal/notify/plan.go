@@ -31,24 +31,31 @@ func (s *step) wait(at time.Time) {
 	}
 }
 
-// next decides what is done next on a channel. waiting is what was not sent yet, oldest first; sent is
-// the number of messages that were sent within limitWindow.
+// first returns the kinds of notifications that are looked at before the others: in the quiet hours those
+// that are sent nevertheless, so that nothing that is held back hides them.
+func first(c config.Notification, now time.Time) []string {
+	if quiet, _ := quietAt(c.Quiet, now); quiet {
+		return c.Quiet.Except
+	}
+	return nil
+}
+
+// next decides what is done next on a channel. waiting is what was not sent yet, oldest first, but what
+// first returns before the rest; sent is the number of messages that were sent within limitWindow.
 func next(c config.Notification, waiting []notifications.Waiting, sent int, now time.Time) step {
 	var s step
 	quiet, ends := quietAt(c.Quiet, now)
 	held := func(w notifications.Waiting) bool { return quiet && !slices.Contains(c.Quiet.Except, w.Kind) }
-	open, heldOpen := map[int64]time.Time{}, map[int64]bool{}
+	open := map[int64]time.Time{} // without messages in which everything is held back
 	var ready []notifications.Waiting
 	for _, w := range waiting {
 		switch {
+		case held(w):
+			s.wait(ends)
 		case w.Message != 0:
 			open[w.Message] = w.Next
-			heldOpen[w.Message] = heldOpen[w.Message] || held(w)
-		case !held(w):
+		default:
 			ready = append(ready, w)
-		}
-		if held(w) {
-			s.wait(ends)
 		}
 	}
 	allowed := c.PerHour - sent
@@ -57,7 +64,6 @@ func next(c config.Notification, waiting []notifications.Waiting, sent int, now 
 	}
 	for id, at := range open {
 		switch {
-		case heldOpen[id]:
 		case at.After(now):
 			s.wait(at)
 		case s.message == 0 || at.Before(open[s.message]) || at.Equal(open[s.message]) && id < s.message:

@@ -110,3 +110,23 @@ func TestWhileMessagesFailOthersAreCollected(t *testing.T) {
 	require.Equal(t, int64(1), next(c, all, 0, now.Add(3*time.Minute)).message, "the one that waits longest")
 	require.Equal(t, []int64{10}, next(c, all[1:], 0, now).compose)
 }
+
+func TestWhatIsHeldBackInQuietHoursStopsNoException(t *testing.T) {
+	t.Parallel()
+	c := config.Notification{PerHour: 20, Quiet: config.Quiet{From: "22:00", To: "07:00", Zone: "Europe/Berlin", Except: []string{"waits"}}}
+	night := at(3, 1, 0)
+	var all []notifications.Waiting
+	for id := range int64(maxOpen) {
+		all = append(all, notifications.Waiting{ID: id + 1, Kind: "failed", Message: id + 1, Created: at(2, 21, 0), Next: at(2, 21, 59)})
+	}
+	all = append(all, waiting(10, "waits", night))
+	require.Equal(t, []int64{10}, next(c, all, 0, night).compose, "messages that wait for the end of the quiet hours do not count")
+	require.Equal(t, int64(1), next(c, all, 0, at(3, 7, 0)).message)
+
+	// A message that was collected before they began is sent if it contains an exception.
+	collected := []notifications.Waiting{
+		{ID: 1, Kind: "failed", Message: 1, Created: at(2, 21, 0), Next: at(2, 22, 1)}, {ID: 2, Kind: "waits", Message: 1, Created: at(2, 21, 1), Next: at(2, 22, 1)},
+		{ID: 3, Kind: "done", Message: 1, Created: at(2, 21, 2), Next: at(2, 22, 1)},
+	}
+	require.Equal(t, int64(1), next(c, collected, 0, night).message)
+}

@@ -175,7 +175,7 @@ func (n *Notifier) work(ctx context.Context, c *channel) (worked bool, until tim
 
 // next returns the next step on a channel, with a message that consists of what was to be put into one.
 func (n *Notifier) next(ctx context.Context, c *channel, now time.Time) (step, error) {
-	waiting, err := notifications.List(ctx, n.Store, c.name)
+	waiting, err := notifications.List(ctx, n.Store, c.name, first(c.settings, now))
 	if err != nil {
 		return step{}, err
 	}
@@ -195,8 +195,14 @@ func (n *Notifier) next(ctx context.Context, c *channel, now time.Time) (step, e
 // asked to wait.
 func (n *Notifier) attempt(ctx context.Context, c *channel, id int64) (time.Duration, error) {
 	m, err := notifications.Begin(ctx, n.Store, id)
-	if err != nil || len(m.Entries) == 0 {
+	if err != nil {
 		return 0, err
+	}
+	if len(m.Entries) == 0 {
+		if m.Ended > 0 {
+			telemetry.CountNotification(c.settings.Kind, string(notifications.Dropped))
+		}
+		return 0, nil
 	}
 	out := notifications.Outcome{Message: id, Attempt: m.Attempt, State: notifications.Dropped, Reason: "the event is no longer stored"}
 	var r result

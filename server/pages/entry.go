@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -25,6 +27,9 @@ import (
 
 // keyField is the field of a form for the key of its request.
 const keyField = "key"
+
+// maxName is the number of characters that the name of a person can have, as in the API.
+const maxName = 200
 
 // againTimeout limits the time for showing a form again whose request was rejected.
 const againTimeout = 5 * time.Second
@@ -51,6 +56,15 @@ func entryOf(r *http.Request, names []string) (ui.Entry, error) {
 		problem = fault.New(contract.ClassHuman, contract.CodeInvalidConfig, "the form has no valid key, so it could create the same thing twice; send it again")
 	}
 	return e, problem
+}
+
+// senderOf returns the name that a person entered into a form, or that of the dashboard.
+func senderOf(entered string) (string, error) {
+	name := strings.TrimSpace(entered)
+	if utf8.RuneCountInString(name) > maxName {
+		return "", control.WrongInput(control.FieldBy, "the name has more than %d characters; shorten it", maxName)
+	}
+	return cmp.Or(name, contract.ByDashboard), nil
 }
 
 // rejected adds to a form why its request was rejected, and returns the status of the response. A form

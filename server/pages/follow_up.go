@@ -32,11 +32,19 @@ func (s *Server) followUp(w http.ResponseWriter, r *http.Request) error {
 	if err := param.CheckText("goal", goal); err != nil {
 		return err
 	}
+	entered := r.PostFormValue(control.FieldBy)
+	if err := param.CheckText(control.FieldBy, entered); err != nil {
+		return err
+	}
+	by, err := senderOf(entered)
+	if err != nil {
+		return err
+	}
 	pictures, err := uploaded(r.MultipartForm.File["pictures"])
 	if err != nil {
 		return err
 	}
-	made, err := s.Runs.FollowUp(r.Context(), control.FollowUp{RunID: id, Goal: goal, Pictures: pictures, By: contract.ByDashboard})
+	made, err := s.Runs.FollowUp(r.Context(), control.FollowUp{RunID: id, Goal: goal, Pictures: pictures, By: by, NeedsName: true})
 	if err != nil {
 		return err
 	}

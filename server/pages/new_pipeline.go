@@ -18,7 +18,7 @@ import (
 func pipelineFields() []string {
 	names := []string{
 		control.FieldObjective, ui.NewPipelineConstraints, ui.NewPipelineSuccess, ui.NewPipelineComplexity, control.FieldMode, control.FieldModel, control.FieldEffort,
-		control.FieldTimeout, ui.NewPipelineContinue, ui.NewPipelineGamma,
+		control.FieldTimeout, ui.NewPipelineContinue, ui.NewPipelineGamma, control.FieldBy,
 	}
 	for _, m := range contract.Members() {
 		names = append(names, control.FieldOfMember(m.Agent()))
@@ -74,7 +74,11 @@ func spawningOf(e ui.Entry) (control.Spawning, error) {
 	value := func(name string) string { return strings.TrimSpace(e.Values.Get(name)) }
 	out := control.Spawning{
 		Objective: value(control.FieldObjective), Mode: contract.PipelineMode(value(control.FieldMode)), Model: value(control.FieldModel),
-		Effort: contract.Effort(value(control.FieldEffort)), ForceGamma: e.Values.Get(ui.NewPipelineGamma) != "", Key: e.Key, By: contract.ByDashboard,
+		Effort: contract.Effort(value(control.FieldEffort)), ForceGamma: e.Values.Get(ui.NewPipelineGamma) != "", Key: e.Key,
+	}
+	var err error
+	if out.By, err = senderOf(e.Values.Get(control.FieldBy)); err != nil {
+		return out, err
 	}
 	task := control.Task{Constraints: linesOf(value(ui.NewPipelineConstraints)), SuccessCriteria: linesOf(value(ui.NewPipelineSuccess))}
 	if word := value(ui.NewPipelineComplexity); word != "" {
@@ -100,7 +104,6 @@ func spawningOf(e ui.Entry) (control.Spawning, error) {
 		return out, control.WrongInput(ui.NewPipelineContinue, "%.100q is not one of the choices", after)
 	}
 	if seconds := value(control.FieldTimeout); seconds != "" {
-		var err error
 		if out.Timeout, err = strconv.Atoi(seconds); err != nil || out.Timeout < 1 {
 			return out, control.WrongInput(control.FieldTimeout, "%.100q is not a number of seconds; specify 1 or more, or nothing", seconds)
 		}

@@ -26,7 +26,7 @@ const (
 func runFields() []string {
 	return []string{
 		control.FieldRepo, control.FieldBase, control.FieldIssue, control.FieldGoal, ui.NewRunDescription, control.FieldModel, control.FieldEffort, ui.NewRunRelease, ui.NewRunCost,
-		control.FieldAttempts, control.FieldLabels, ui.NewRunApprovePlan, ui.NewRunApproveRelease, control.FieldPlanOnly,
+		control.FieldAttempts, control.FieldLabels, ui.NewRunApprovePlan, ui.NewRunApproveRelease, control.FieldPlanOnly, control.FieldBy,
 	}
 }
 
@@ -79,6 +79,7 @@ func (s *Server) createRun(w http.ResponseWriter, r *http.Request) error {
 		}
 	default:
 		var made control.Created
+		c.NeedsName = true
 		if made, err = s.Runs.Create(r.Context(), c); err == nil {
 			return s.leadTo(w, r, made)
 		}
@@ -120,7 +121,11 @@ func creationOf(e ui.Entry) (control.Creation, error) {
 	c := control.Creation{
 		Repo: value(control.FieldRepo), Base: value(control.FieldBase), Issue: value(control.FieldIssue), Goal: value(control.FieldGoal), Description: value(ui.NewRunDescription),
 		Model: value(control.FieldModel), Effort: contract.Effort(value(control.FieldEffort)), PlanOnly: on(control.FieldPlanOnly),
-		ApprovePlan: on(ui.NewRunApprovePlan), ApproveRelease: on(ui.NewRunApproveRelease), Key: e.Key, By: contract.ByDashboard,
+		ApprovePlan: on(ui.NewRunApprovePlan), ApproveRelease: on(ui.NewRunApproveRelease), Key: e.Key,
+	}
+	var err error
+	if c.By, err = senderOf(e.Values.Get(control.FieldBy)); err != nil {
+		return c, err
 	}
 	for label := range strings.SplitSeq(value(control.FieldLabels), ",") {
 		if label = strings.TrimSpace(label); label != "" {
@@ -140,7 +145,6 @@ func creationOf(e ui.Entry) (control.Creation, error) {
 		c.Settings = map[string]string{ui.NewRunCost: cost}
 	}
 	if count := value(control.FieldAttempts); count != "" {
-		var err error
 		if c.Attempts, err = strconv.Atoi(count); err != nil || c.Attempts < 1 {
 			return c, control.WrongInput(control.FieldAttempts, "%.100q is not a number of attempts; specify 1 or more", count)
 		}

@@ -68,7 +68,17 @@ func followUpBox(r store.Run) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</span> <textarea name=\"goal\" rows=\"3\" required maxlength=\"20000\" dir=\"auto\" placeholder=\"Now also …\"></textarea></label> <label class=\"field\"><span>Pictures for models that can see them: PNG, JPEG, GIF or WebP</span> <input type=\"file\" name=\"pictures\" multiple accept=\"image/png,image/jpeg,image/gif,image/webp\"></label><div class=\"line\"><button class=\"button primary\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</span> <textarea name=\"goal\" rows=\"3\" required maxlength=\"20000\" dir=\"auto\" placeholder=\"Now also …\"></textarea></label> <label class=\"field\"><span>Pictures for models that can see them: PNG, JPEG, GIF or WebP</span> <input type=\"file\" name=\"pictures\" multiple accept=\"image/png,image/jpeg,image/gif,image/webp\"></label> <label class=\"field\"><span>Your name (recorded)</span> <input type=\"text\" name=\"by\" maxlength=\"200\" autocomplete=\"name\"")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			if r.Settings.Gate != nil && r.Settings.Gate.Approver == contract.ApproverNotAuthor {
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " required")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "></label><div class=\"line\"><button class=\"button primary\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -76,7 +86,7 @@ func followUpBox(r store.Run) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "Follow up</button></div></form></div></section>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "Follow up</button></div></form></div></section>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

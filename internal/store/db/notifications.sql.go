@@ -45,19 +45,34 @@ func (q *Queries) AddNotificationChannel(ctx context.Context, channel string) er
 }
 
 const beginNotifications = `-- name: BeginNotifications :many
-WITH begun AS (
-    UPDATE orchestrator_notifications n
-    SET attempts = n.attempts + 1
+WITH content AS (
+    SELECT n.id, (n.kind = 'waits' AND (r.finished_at IS NOT NULL OR EXISTS (
+        SELECT FROM orchestrator_events a
+        WHERE a.run_id = n.run_id AND a.seq > n.seq AND split_part(a.event_type, '.', 1) = split_part(n.event_type, '.', 1)
+          AND split_part(a.event_type, '.', 2) IN ('granted', 'rejected', 'expired', 'answered', 'resolved'))))::bool AS ended
+    FROM orchestrator_notifications n LEFT JOIN orchestrator_runs r ON r.id = n.run_id
     WHERE n.message_id = $1::bigint AND n.state = 'pending'
-    RETURNING n.id, n.event_id, n.run_id, n.seq, n.event_type, n.kind, n.attempts, n.composed_at, n.created_at
+), begun AS (
+    UPDATE orchestrator_notifications n
+    SET attempts = CASE WHEN c.ended THEN n.attempts ELSE n.attempts + 1 END,
+        state = CASE WHEN c.ended THEN 'dropped' ELSE n.state END,
+        reason = CASE WHEN c.ended THEN $2::text ELSE n.reason END
+    FROM content c
+    WHERE n.id = c.id AND n.state = 'pending'
+    RETURNING n.id, n.event_id, n.run_id, n.seq, n.event_type, n.kind, n.attempts, n.composed_at, n.created_at, c.ended
 )
-SELECT b.id, b.run_id, b.seq, b.event_type, b.kind, b.attempts, b.composed_at, b.created_at, e.payload, e.created_at AS happened_at,
+SELECT b.id, b.run_id, b.seq, b.event_type, b.kind, b.attempts, b.composed_at, b.created_at, b.ended, e.payload, e.created_at AS happened_at,
        r.project, r.goal_title, r.release_branch
 FROM begun b
 LEFT JOIN orchestrator_events e ON e.id = b.event_id
 LEFT JOIN orchestrator_runs r ON r.id = b.run_id
 ORDER BY b.id
 `
+
+type BeginNotificationsParams struct {
+	MessageID int64
+	Ended     string
+}
 
 type BeginNotificationsRow struct {
 	ID            int64
@@ -68,6 +83,7 @@ type BeginNotificationsRow struct {
 	Attempts      int32
 	ComposedAt    *time.Time
 	CreatedAt     time.Time
+	Ended         bool
 	Payload       json.RawMessage
 	HappenedAt    *time.Time
 	Project       *string
@@ -75,9 +91,10 @@ type BeginNotificationsRow struct {
 	ReleaseBranch *string
 }
 
-// Begins an attempt to send a message, and returns its content.
-func (q *Queries) BeginNotifications(ctx context.Context, messageID int64) ([]BeginNotificationsRow, error) {
-	rows, err := q.db.Query(ctx, beginNotifications, messageID)
+// Begins an attempt to send a message, and returns its content. Drops questions that need no answer any
+// more: an event of the same kind of question ended them (a run asks one at a time), or their run has ended.
+func (q *Queries) BeginNotifications(ctx context.Context, arg BeginNotificationsParams) ([]BeginNotificationsRow, error) {
+	rows, err := q.db.Query(ctx, beginNotifications, arg.MessageID, arg.Ended)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +111,7 @@ func (q *Queries) BeginNotifications(ctx context.Context, messageID int64) ([]Be
 			&i.Attempts,
 			&i.ComposedAt,
 			&i.CreatedAt,
+			&i.Ended,
 			&i.Payload,
 			&i.HappenedAt,
 			&i.Project,
@@ -172,7 +190,7 @@ func (q *Queries) CountSentMessages(ctx context.Context, arg CountSentMessagesPa
 const endNotifications = `-- name: EndNotifications :execrows
 UPDATE orchestrator_notifications
 SET state = $1, reason = $2, next_at = $3, sent_at = $4
-WHERE message_id = $5::bigint AND (state = 'pending' OR $1 = 'sent' AND state <> 'sent') AND (attempts = $6::int OR $1 = 'sent')
+WHERE message_id = $5::bigint AND (state = 'pending' OR $1 = 'sent' AND state <> 'sent') AND (attempts = $6::int OR $1 = 'sent' AND attempts > $6)
 `
 
 type EndNotificationsParams struct {
@@ -184,8 +202,8 @@ type EndNotificationsParams struct {
 	Attempt   int32
 }
 
-// Stores the outcome of an attempt to send a message. A success counts from any server; another outcome
-// counts only for the last attempt.
+// Stores the outcome of an attempt to send a message. A success counts from any server, for what the
+// attempt contained; another outcome counts only for the last attempt.
 func (q *Queries) EndNotifications(ctx context.Context, arg EndNotificationsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, endNotifications,
 		arg.State,
@@ -397,12 +415,13 @@ const pendingNotifications = `-- name: PendingNotifications :many
 SELECT n.id, n.kind, n.message_id, n.created_at, n.next_at
 FROM orchestrator_notifications n
 WHERE n.channel = $1 AND n.state = 'pending'
-ORDER BY n.id
-LIMIT $2::int
+ORDER BY n.kind = ANY ($2::text[]) DESC, n.id
+LIMIT $3::int
 `
 
 type PendingNotificationsParams struct {
 	Channel string
+	First   []string
 	Most    int32
 }
 
@@ -415,7 +434,7 @@ type PendingNotificationsRow struct {
 }
 
 func (q *Queries) PendingNotifications(ctx context.Context, arg PendingNotificationsParams) ([]PendingNotificationsRow, error) {
-	rows, err := q.db.Query(ctx, pendingNotifications, arg.Channel, arg.Most)
+	rows, err := q.db.Query(ctx, pendingNotifications, arg.Channel, arg.First, arg.Most)
 	if err != nil {
 		return nil, err
 	}

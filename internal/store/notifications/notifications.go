@@ -21,7 +21,7 @@ const (
 	Pending State = "pending"
 	Sent    State = "sent"
 	Failed  State = "failed"
-	Dropped State = "dropped" // it was too old, or its event is no longer stored
+	Dropped State = "dropped" // it was too old, its event is no longer stored, or its question needed no answer any more
 )
 
 // States returns all states.
@@ -39,6 +39,9 @@ const feedPage = 1000
 
 // tooOld is the reason of notifications of events that happened too long ago.
 const tooOld = "the event was too old when a server could notify of it"
+
+// notAwaited is the reason of questions that needed no answer any more when their message was sent.
+const notAwaited = "no answer was awaited any more: the question had ended, or its run"
 
 // Queue turns the next events into notifications of a channel. Events before oldest are recorded as
 // dropped. It reports whether there may be more events, and how many notifications were added.
@@ -90,9 +93,9 @@ type Waiting struct {
 // PageSize is the largest number of notifications that List returns and a message contains.
 const PageSize = 500
 
-// List returns what was not sent yet on a channel, oldest first.
-func List(ctx context.Context, st *store.Store, channel string) ([]Waiting, error) {
-	rows, err := st.Queries().PendingNotifications(ctx, db.PendingNotificationsParams{Channel: channel, Most: PageSize})
+// List returns what was not sent yet on a channel: that of some kinds before the rest, each oldest first.
+func List(ctx context.Context, st *store.Store, channel string, first []string) ([]Waiting, error) {
+	rows, err := st.Queries().PendingNotifications(ctx, db.PendingNotificationsParams{Channel: channel, First: first, Most: PageSize})
 	return rowconv.Convert(rows, func(r db.PendingNotificationsRow) Waiting {
 		return Waiting{ID: r.ID, Kind: r.Kind, Message: rowconv.Deref(r.MessageID), Created: r.CreatedAt, Next: rowconv.Deref(r.NextAt)}
 	}), dberr.Explain(err, "read the notifications of the channel %s", channel)
@@ -131,16 +134,22 @@ type Message struct {
 	Attempt  int // from 1
 	Composed time.Time
 	Entries  []Entry
+	Ended    int // number of questions that were dropped, because they need no answer any more
 }
 
-// Begin begins an attempt to send a message. A message without entries was sent already.
+// Begin begins an attempt to send a message, and drops questions in it that need no answer any more. A
+// message without entries needs no attempt: it was sent already, or it had no others.
 func Begin(ctx context.Context, st *store.Store, id int64) (Message, error) {
-	rows, err := st.Queries().BeginNotifications(ctx, id)
+	rows, err := st.Queries().BeginNotifications(ctx, db.BeginNotificationsParams{MessageID: id, Ended: notAwaited})
 	if err != nil {
 		return Message{}, dberr.Explain(err, "begin to send the message %d", id)
 	}
 	m := Message{ID: id}
 	for _, r := range rows {
+		if r.Ended {
+			m.Ended++
+			continue
+		}
 		m.Attempt, m.Composed = max(m.Attempt, int(r.Attempts)), rowconv.Deref(r.ComposedAt)
 		m.Entries = append(m.Entries, Entry{
 			ID: r.ID, RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Kind: r.Kind, Payload: r.Payload, Happened: rowconv.Deref(r.HappenedAt),

@@ -75,7 +75,7 @@ WHERE channel = @channel AND holder = @holder;
 SELECT n.id, n.kind, n.message_id, n.created_at, n.next_at
 FROM orchestrator_notifications n
 WHERE n.channel = @channel AND n.state = 'pending'
-ORDER BY n.id
+ORDER BY n.kind = ANY (@first::text[]) DESC, n.id
 LIMIT @most::int;
 
 -- name: CountSentMessages :one
@@ -89,14 +89,25 @@ SET message_id = @message_id::bigint, composed_at = @now::timestamptz, next_at =
 WHERE id = ANY (@ids::bigint[]) AND state = 'pending' AND message_id IS NULL;
 
 -- name: BeginNotifications :many
--- Begins an attempt to send a message, and returns its content.
-WITH begun AS (
-    UPDATE orchestrator_notifications n
-    SET attempts = n.attempts + 1
+-- Begins an attempt to send a message, and returns its content. Drops questions that need no answer any
+-- more: an event of the same kind of question ended them (a run asks one at a time), or their run has ended.
+WITH content AS (
+    SELECT n.id, (n.kind = 'waits' AND (r.finished_at IS NOT NULL OR EXISTS (
+        SELECT FROM orchestrator_events a
+        WHERE a.run_id = n.run_id AND a.seq > n.seq AND split_part(a.event_type, '.', 1) = split_part(n.event_type, '.', 1)
+          AND split_part(a.event_type, '.', 2) IN ('granted', 'rejected', 'expired', 'answered', 'resolved'))))::bool AS ended
+    FROM orchestrator_notifications n LEFT JOIN orchestrator_runs r ON r.id = n.run_id
     WHERE n.message_id = @message_id::bigint AND n.state = 'pending'
-    RETURNING n.id, n.event_id, n.run_id, n.seq, n.event_type, n.kind, n.attempts, n.composed_at, n.created_at
+), begun AS (
+    UPDATE orchestrator_notifications n
+    SET attempts = CASE WHEN c.ended THEN n.attempts ELSE n.attempts + 1 END,
+        state = CASE WHEN c.ended THEN 'dropped' ELSE n.state END,
+        reason = CASE WHEN c.ended THEN @ended::text ELSE n.reason END
+    FROM content c
+    WHERE n.id = c.id AND n.state = 'pending'
+    RETURNING n.id, n.event_id, n.run_id, n.seq, n.event_type, n.kind, n.attempts, n.composed_at, n.created_at, c.ended
 )
-SELECT b.id, b.run_id, b.seq, b.event_type, b.kind, b.attempts, b.composed_at, b.created_at, e.payload, e.created_at AS happened_at,
+SELECT b.id, b.run_id, b.seq, b.event_type, b.kind, b.attempts, b.composed_at, b.created_at, b.ended, e.payload, e.created_at AS happened_at,
        r.project, r.goal_title, r.release_branch
 FROM begun b
 LEFT JOIN orchestrator_events e ON e.id = b.event_id
@@ -104,11 +115,11 @@ LEFT JOIN orchestrator_runs r ON r.id = b.run_id
 ORDER BY b.id;
 
 -- name: EndNotifications :execrows
--- Stores the outcome of an attempt to send a message. A success counts from any server; another outcome
--- counts only for the last attempt.
+-- Stores the outcome of an attempt to send a message. A success counts from any server, for what the
+-- attempt contained; another outcome counts only for the last attempt.
 UPDATE orchestrator_notifications
 SET state = @state, reason = @reason, next_at = sqlc.narg(next_at), sent_at = sqlc.narg(sent_at)
-WHERE message_id = @message_id::bigint AND (state = 'pending' OR @state = 'sent' AND state <> 'sent') AND (attempts = @attempt::int OR @state = 'sent');
+WHERE message_id = @message_id::bigint AND (state = 'pending' OR @state = 'sent' AND state <> 'sent') AND (attempts = @attempt::int OR @state = 'sent' AND attempts > @attempt);
 
 -- name: Notifications :many
 -- Newest first: after a position in the list.
