@@ -78,6 +78,7 @@ type QueueCommand struct {
 	By     string      `json:"by,omitempty"`
 	Reason string      `json:"reason,omitempty"`
 	// Of a pull request that is added:
+	Head   string       `json:"head,omitempty"` // the commit that may be merged; another head is returned
 	Title  string       `json:"title,omitempty"`
 	URL    string       `json:"url,omitempty"`
 	RunID  int64        `json:"run_id,omitempty"` // that has it; 0: none
@@ -110,7 +111,7 @@ func (s QueueState) Ended() bool { return s == QueueMerged || s == QueueReturned
 type QueueEntry struct {
 	Key     string     `json:"key"` // id of the command that added it
 	Number  int64      `json:"number"`
-	Head    string     `json:"head,omitempty"` // the commit that is tested or was merged
+	Head    string     `json:"head,omitempty"` // the commit that was added, which alone is tested and merged
 	Title   string     `json:"title,omitempty"`
 	URL     string     `json:"url,omitempty"`
 	RunID   int64      `json:"run_id,omitempty"`
@@ -161,6 +162,7 @@ type QueueCandidateInput struct {
 // QueueWanted is a pull request that a candidate shall have.
 type QueueWanted struct {
 	Number int64     `json:"number"`
+	Head   string    `json:"head"`  // the commit that was added; another head is refused
 	Since  time.Time `json:"since"` // when it was added to the queue
 }
 

@@ -29,6 +29,7 @@ type queueFixture struct {
 	returned []contract.QueueEntry
 	cleaned  []string
 	required []string
+	wanted   map[int64]string // heads
 	// What happens to activities; nil: they succeed.
 	build  func(*contract.QueueCandidate) error
 	checks func(contract.QueueChecksInput) (contract.QueueChecks, error)
@@ -38,7 +39,7 @@ type queueFixture struct {
 func newQueueFixture(t *testing.T) *queueFixture {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
-	q := &queueFixture{env: suite.NewTestWorkflowEnvironment(), entries: map[string]contract.QueueEntry{}, required: []string{"ci"}}
+	q := &queueFixture{env: suite.NewTestWorkflowEnvironment(), entries: map[string]contract.QueueEntry{}, wanted: map[int64]string{}, required: []string{"ci"}}
 	q.env.SetTestTimeout(time.Minute)
 	RegisterMergeQueue(q.env)
 	register := func(name string, f any) { q.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
@@ -84,6 +85,7 @@ func (q *queueFixture) candidate(_ context.Context, in contract.QueueCandidateIn
 	for _, w := range in.Wanted[:min(len(in.Wanted), in.Most)] {
 		numbers = append(numbers, w.Number)
 		c.Tree += fmt.Sprint(w.Number)
+		q.wanted[w.Number] = w.Head
 		c.Parts = append(c.Parts, contract.QueuePart{Number: w.Number, Verdict: contract.QueueIncluded, Head: fmt.Sprint(w.Number), Tree: c.Tree})
 	}
 	q.built = append(q.built, numbers)
@@ -126,7 +128,7 @@ func (q *queueFixture) send(t *testing.T, after time.Duration, c contract.QueueC
 func (q *queueFixture) add(t *testing.T, numbers ...int64) {
 	t.Helper()
 	for _, n := range numbers {
-		q.send(t, 0, contract.QueueCommand{ID: fmt.Sprint("add", n), Action: contract.QueueAdd, Number: n, By: "ann", Policy: &contract.MergePolicy{Method: "merge", Batch: 4, CheckTime: time.Hour, CheckPoll: time.Second, Prefix: "rgpt/queue/"}})
+		q.send(t, 0, contract.QueueCommand{ID: fmt.Sprint("add", n), Action: contract.QueueAdd, Number: n, Head: fmt.Sprint(n), By: "ann", Policy: &contract.MergePolicy{Method: "merge", Batch: 4, CheckTime: time.Hour, CheckPoll: time.Second, Prefix: "rgpt/queue/"}})
 	}
 }
 
@@ -164,6 +166,7 @@ func TestAQueueMergesWhatPassesAndReturnsWhatFails(t *testing.T) {
 	require.Equal(t, contract.QueueReturned, q.entries["add3"].State)
 	require.Equal(t, contract.QueueMerged, q.entries["add6"].State)
 	require.Len(t, q.commands, 6)
+	require.Equal(t, "6", q.wanted[6], "the commit that was added is pinned")
 }
 
 func TestAQueueWithoutRequiredChecksSaysSo(t *testing.T) {

@@ -116,7 +116,7 @@ func (r *Runs) added(ctx context.Context, forges *connect.Set, address string, c
 		return contract.QueueRef{}, refused("pull request %d of %s is %s, so it cannot be merged", number, repo, pr.State)
 	}
 	policy := setup.MergePolicy(r.Config)
-	cmd.Number, cmd.Title, cmd.URL, cmd.Policy = number, telemetry.Redact(pr.Title), telemetry.Redact(pr.URL), &policy
+	cmd.Number, cmd.Head, cmd.Title, cmd.URL, cmd.Policy = number, pr.HeadCommit, telemetry.Redact(pr.Title), telemetry.Redact(pr.URL), &policy
 	if cmd.RunID, err = pullrequests.RunOf(ctx, r.Store, name, repo, number); err != nil {
 		return contract.QueueRef{}, err
 	}
@@ -149,7 +149,7 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 	}
 	ref, policy, now := contract.QueueRef{Forge: name, Repo: repo, Base: pr.Base}, setup.MergePolicy(r.Config), time.Now()
 	cmd := contract.QueueCommand{
-		ID: fmt.Sprintf("auto/%d/%.40s", pr.Number, pr.HeadCommit), Action: contract.QueueAdd, Number: pr.Number, By: contract.BySystem, RunID: run,
+		ID: fmt.Sprintf("auto/%d/%.40s", pr.Number, pr.HeadCommit), Action: contract.QueueAdd, Number: pr.Number, Head: pr.HeadCommit, By: contract.BySystem, RunID: run,
 		Reason: "it is approved", Title: telemetry.Redact(pr.Title), URL: telemetry.Redact(pr.URL), Policy: &policy,
 	}
 	if known, err := mergequeues.Has(ctx, r.Store, ref, cmd.ID); err != nil || known {

@@ -39,7 +39,12 @@ type Repository struct {
 	Path       string // on the forge
 	Remote     string // address for git
 	Workspaces *workspace.Manager
+
+	writers map[string]bool // whether people may write to the repository, as far as asked; nil: not kept
 }
+
+// newerCommits is why a pull request is returned whose head is not the one that was added.
+const newerCommits = "it has newer commits than when it was added"
 
 // code returns a text of a stranger as code in Markdown.
 func code(text string) string {
@@ -79,35 +84,64 @@ type Readiness struct {
 // Ready decides whether a pull request is ready to be merged. Checks that run are waited for until
 // deadline.
 func (r Repository) Ready(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy, deadline, now time.Time) (Readiness, error) {
-	refused := func(format string, args ...any) (Readiness, error) {
-		return Readiness{Verdict: contract.QueueRefused, Reason: fmt.Sprintf(format, args...)}, nil
+	refused, err := r.refusal(ctx, pr, policy)
+	if err != nil || refused != "" {
+		return Readiness{Verdict: contract.QueueRefused, Reason: refused}, err
 	}
+	return r.ownChecks(ctx, pr, policy, deadline, now)
+}
+
+// refusal returns why a pull request must not be merged, apart from its checks; "" if nothing forbids it.
+func (r Repository) refusal(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy) (string, error) {
 	if pr.State != forge.Open {
-		return refused("it was %s", pr.State)
+		return fmt.Sprintf("it was %s", pr.State), nil
 	}
 	if pr.Draft {
-		return refused("it is a draft")
+		return "it is a draft", nil
 	}
 	for _, label := range policy.Labels {
 		if !slices.Contains(pr.Labels, label) {
-			return refused("it does not have the label %s", code(label))
+			return "it does not have the label " + code(label), nil
 		}
 	}
 	for _, label := range policy.BlockedLabels {
 		if slices.Contains(pr.Labels, label) {
-			return refused("it has the label %s", code(label))
+			return "it has the label " + code(label), nil
 		}
 	}
-	if policy.Approvals > 0 {
-		by, err := r.Service.Approvals(ctx, r.Path, pr.Number)
-		if err != nil {
-			return Readiness{}, err
+	if policy.Approvals == 0 {
+		return "", nil
+	}
+	n, err := r.approvals(ctx, pr.Number)
+	if err != nil || n >= policy.Approvals {
+		return "", err
+	}
+	return fmt.Sprintf("it needs the approvals of %d people for its newest commit and has %d; only those of people who may write to the repository count", policy.Approvals, n), nil
+}
+
+// approvals returns how many people who may write to the repository approved the newest commit of a pull
+// request: on a public one, everybody can approve.
+func (r Repository) approvals(ctx context.Context, number int64) (n int, err error) {
+	by, err := r.Service.Approvals(ctx, r.Path, number)
+	if err != nil {
+		return 0, err
+	}
+	for _, login := range by {
+		writes, known := r.writers[login]
+		if !known {
+			permission, err := r.Service.Permission(ctx, r.Path, login)
+			if err != nil {
+				return 0, err
+			}
+			if writes = permission >= forge.PermissionWrite; r.writers != nil {
+				r.writers[login] = writes
+			}
 		}
-		if len(by) < policy.Approvals {
-			return refused("it needs the approvals of %d people for its newest commit and has %d", policy.Approvals, len(by))
+		if writes {
+			n++
 		}
 	}
-	return r.ownChecks(ctx, pr, policy, deadline, now)
+	return n, nil
 }
 
 // ownChecks decides by the checks of the head of a pull request.
@@ -152,6 +186,7 @@ func link(address string) string {
 // of its own. Those that are not ready or conflict are left out. A repeat makes the same commit, unless
 // something has changed meanwhile.
 func (r Repository) Build(ctx context.Context, in contract.QueueCandidateInput) (contract.QueueCandidate, error) {
+	r.writers = map[string]bool{}
 	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
 	if err != nil {
 		return contract.QueueCandidate{}, err
@@ -206,6 +241,9 @@ func (r Repository) part(ctx context.Context, in contract.QueueCandidateInput, w
 		return part, nil, nil
 	case pr.Base != in.Queue.Base:
 		part.Reason = "its base is now " + code(pr.Base)
+		return part, nil, nil
+	case pr.HeadCommit != w.Head:
+		part.Reason = newerCommits
 		return part, nil, nil
 	}
 	ready, err := r.Ready(ctx, pr, in.Policy, w.Since.Add(in.Policy.CheckTime), in.At)
@@ -297,8 +335,8 @@ func judge(checks []forge.Check, required []string) contract.QueueChecks {
 	return out
 }
 
-// Merge merges a pull request, if its head and its base are still what was tested, and checks the result.
-// It succeeds if an earlier attempt merged it.
+// Merge merges a pull request, if its head and its base are still what was tested and nothing forbids it
+// meanwhile, and checks the result. It succeeds if an earlier attempt merged it.
 func (r Repository) Merge(ctx context.Context, in contract.QueueMergeInput) (contract.QueueMergeResult, error) {
 	pr, err := r.Service.PullRequest(ctx, r.Path, in.Part.Number)
 	switch {
@@ -308,19 +346,35 @@ func (r Repository) Merge(ctx context.Context, in contract.QueueMergeInput) (con
 		return r.merged(ctx, in, pr)
 	case pr.State == forge.Closed:
 		return contract.QueueMergeResult{Refused: "it was closed"}, nil
-	case pr.HeadCommit != in.Part.Head:
-		return contract.QueueMergeResult{Moved: true}, nil
+	case pr.Base != in.Queue.Base:
+		return contract.QueueMergeResult{Refused: "its base is now " + code(pr.Base)}, nil
+	}
+	if same, err := r.sameHead(ctx, in, pr); err != nil || !same {
+		return contract.QueueMergeResult{Refused: newerCommits}, err
+	}
+	if refused, err := r.refusal(ctx, pr, in.Policy); err != nil || refused != "" {
+		return contract.QueueMergeResult{Refused: refused}, err
 	}
 	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
 	if err != nil || base != in.Base {
 		return contract.QueueMergeResult{Moved: true}, err
 	}
-	commit, err := r.Service.Merge(ctx, r.Path, in.Part.Number, forge.Merge{Method: forge.MergeMethod(in.Policy.Method), HeadCommit: in.Part.Head})
+	commit, err := r.Service.Merge(ctx, r.Path, in.Part.Number, forge.Merge{Method: forge.MergeMethod(in.Policy.Method), HeadCommit: pr.HeadCommit})
 	if err != nil {
 		return r.notMerged(ctx, in, err)
 	}
 	pr.State, pr.MergeCommit = forge.Merged, commit
 	return r.merged(ctx, in, pr)
+}
+
+// sameHead reports whether the head of a pull request is what was tested. One that GitLab has rebased for a
+// merge that was interrupted is, if it has exactly the files that were tested.
+func (r Repository) sameHead(ctx context.Context, in contract.QueueMergeInput, pr forge.PullRequest) (bool, error) {
+	if pr.HeadCommit == in.Part.Head || r.Service.Kind() != forge.GitLab || in.Policy.Method != string(forge.MergeRebase) {
+		return pr.HeadCommit == in.Part.Head, nil
+	}
+	tree, err := r.Workspaces.TreeOf(ctx, r.Remote, pr.HeadCommit)
+	return tree == in.Part.Tree, err
 }
 
 // notMerged explains why a forge did not merge a pull request.
@@ -329,11 +383,17 @@ func (r Repository) notMerged(ctx context.Context, in contract.QueueMergeInput, 
 		return contract.QueueMergeResult{}, why
 	}
 	pr, err := r.Service.PullRequest(ctx, r.Path, in.Part.Number)
-	switch {
-	case err != nil:
+	if err != nil {
 		return contract.QueueMergeResult{}, err
-	case pr.State == forge.Open && pr.HeadCommit != in.Part.Head:
-		return contract.QueueMergeResult{Moved: true}, nil
+	}
+	if pr.State == forge.Merged {
+		return r.merged(ctx, in, pr)
+	}
+	if same, err := r.sameHead(ctx, in, pr); err != nil || !same {
+		return contract.QueueMergeResult{Refused: newerCommits}, err
+	}
+	if base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base); err != nil || base != in.Base {
+		return contract.QueueMergeResult{Moved: true}, err
 	}
 	return contract.QueueMergeResult{Refused: "the forge does not merge it: " + code(fault.Of(why).Message)}, nil
 }

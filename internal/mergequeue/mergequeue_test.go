@@ -58,6 +58,14 @@ func (w world) open(t *testing.T, branch string, files map[string]string) forge.
 	return pr
 }
 
+// read returns a pull request as it is now.
+func (w world) read(t *testing.T, pr forge.PullRequest) forge.PullRequest {
+	t.Helper()
+	pr, err := w.Service.PullRequest(t.Context(), path, pr.Number)
+	require.NoError(t, err)
+	return pr
+}
+
 func policy(change func(*contract.MergePolicy)) contract.MergePolicy {
 	p := contract.MergePolicy{Method: "merge", Batch: 8, CheckTime: time.Hour, CheckPoll: time.Millisecond, Prefix: "rgpt/queue/"}
 	if change != nil {
@@ -70,7 +78,7 @@ func (w world) build(t *testing.T, p contract.MergePolicy, prs ...forge.PullRequ
 	t.Helper()
 	in := contract.QueueCandidateInput{Queue: ref, Policy: p, Most: p.Batch, At: time.Unix(1_800_000_000, 0)}
 	for _, pr := range prs {
-		in.Wanted = append(in.Wanted, contract.QueueWanted{Number: pr.Number, Since: in.At})
+		in.Wanted = append(in.Wanted, contract.QueueWanted{Number: pr.Number, Head: pr.HeadCommit, Since: in.At})
 	}
 	out, err := w.Build(t.Context(), in)
 	require.NoError(t, err)
@@ -139,8 +147,59 @@ func TestThePolicyDecidesWhatIsReady(t *testing.T) {
 	expect(contract.QueueRefused, "it has the label `stop`")
 	require.NoError(t, w.Service.RemoveLabel(t.Context(), path, on, "stop"))
 	expect(contract.QueueRefused, "it needs the approvals of 1 people for its newest commit and has 0")
+	w.repo.ApproveAs(forgetest.Stranger, pr.Number)
+	expect(contract.QueueRefused, "and has 0; only those of people who may write to the repository count")
 	w.repo.Approve(pr.Number)
 	expect(contract.QueueIncluded, "")
+}
+
+func TestOnlyTheCommitThatWasAddedIsTested(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	w.repo.Push("one", map[string]string{"a.txt": "pushed after it was added\n"})
+	part := w.build(t, policy(nil), pr).Parts[0]
+	require.Equal(t, contract.QueueRefused, part.Verdict)
+	require.Equal(t, "it has newer commits than when it was added", part.Reason)
+}
+
+func TestWhatIsForbiddenDuringTheTestIsNotMerged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	on := forge.OnPullRequest(pr.Number)
+	c := w.build(t, policy(nil), pr)
+	in := contract.QueueMergeInput{Queue: ref, Policy: policy(nil), Part: c.Parts[0], Base: c.Base}
+	main := w.repo.Head("main")
+	expect := func(in contract.QueueMergeInput, reason string) {
+		t.Helper()
+		out, err := w.Merge(t.Context(), in)
+		require.NoError(t, err)
+		require.Contains(t, out.Refused, reason)
+		require.Equal(t, contract.QueueMergeResult{Refused: out.Refused}, out)
+		require.Equal(t, main, w.repo.Head("main"))
+	}
+	in.Queue.Base = "release"
+	expect(in, "its base is now `main`")
+	in.Queue.Base = "main"
+	in.Policy.Approvals = 1
+	expect(in, "it needs the approvals of 1 people")
+	in.Policy.Approvals, in.Policy.Labels = 0, []string{"ready"}
+	expect(in, "it does not have the label `ready`")
+	w.repo.Label(on, "ready", "stop")
+	in.Policy.BlockedLabels = []string{"stop"}
+	expect(in, "it has the label `stop`")
+	require.NoError(t, w.Service.RemoveLabel(t.Context(), path, on, "stop"))
+	draft := true
+	_, err := w.Service.UpdatePullRequest(t.Context(), path, pr.Number, forge.PullRequestChange{Draft: &draft})
+	require.NoError(t, err)
+	expect(in, "it is a draft")
+	draft = false
+	_, err = w.Service.UpdatePullRequest(t.Context(), path, pr.Number, forge.PullRequestChange{Draft: &draft})
+	require.NoError(t, err)
+	out, err := w.Merge(t.Context(), in)
+	require.NoError(t, err)
+	require.True(t, out.Merged)
 }
 
 func TestAMergeWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
@@ -188,7 +247,8 @@ func TestNothingIsMergedOntoABaseThatHasMoved(t *testing.T) {
 	w.repo.Push("two", map[string]string{"b.txt": "pushed after the test\n"})
 	out, err = w.Merge(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, contract.QueueMergeResult{Moved: true}, out, "the head has moved")
+	require.Equal(t, contract.QueueMergeResult{Refused: "it has newer commits than when it was added"}, out)
+	require.Equal(t, forge.Open, w.read(t, next).State)
 	w.repo.Close(forge.OnPullRequest(next.Number))
 	out, err = w.Merge(t.Context(), in)
 	require.NoError(t, err)

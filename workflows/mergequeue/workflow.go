@@ -181,7 +181,7 @@ func (m *machine) round(ctx workflow.Context, group []int64, most int) error {
 	in := contract.QueueCandidateInput{Queue: m.queue.Ref, Policy: m.queue.Policy, Most: most, At: workflow.Now(ctx)}
 	for _, number := range group {
 		e, _ := m.queue.Entry(number)
-		in.Wanted = append(in.Wanted, contract.QueueWanted{Number: number, Since: e.AddedAt})
+		in.Wanted = append(in.Wanted, contract.QueueWanted{Number: number, Head: e.Head, Since: e.AddedAt})
 	}
 	var built contract.QueueCandidate
 	if err := workflow.ExecuteActivity(options.Remote(ctx, contract.QueueReleaser, options.LongWork), contract.ActivityQueueCandidate, in).Get(ctx, &built); err != nil {

@@ -23,6 +23,7 @@ const (
 	maxTitle     = 100 // bytes of a title
 	maxURL       = 300 // bytes of an address
 	maxReference = 64  // bytes of the id of a command
+	maxCommit    = 64  // characters of a commit
 )
 
 // Queue is a merge queue. Its exported fields are carried when the workflow continues as new.
@@ -171,7 +172,6 @@ func (q *Queue) Built(c contract.QueueCandidate) (tested []contract.QueuePart, r
 		if e == nil {
 			continue // a person removed it meanwhile
 		}
-		e.Head = p.Head
 		switch p.Verdict {
 		case contract.QueueIncluded:
 			e.Batch = c.Branch
@@ -181,6 +181,7 @@ func (q *Queue) Built(c contract.QueueCandidate) (tested []contract.QueuePart, r
 			q.set(p.Number, contract.QueueWaiting, p.Reason)
 			q.Suspects = slices.DeleteFunc(q.Suspects, func(n int64) bool { return n == p.Number })
 		case contract.QueueIsMerged:
+			e.Head = p.Head
 			q.end(p.Number, contract.QueueMerged, p.Reason, p.Commit)
 		default:
 			returned = append(returned, q.Return(p.Number, p.Reason))
@@ -287,8 +288,10 @@ func (q *Queue) Check(c contract.QueueCommand) error {
 	switch c.Action {
 	case contract.QueueAdd:
 		switch {
-		case c.Number <= 0 || c.Policy == nil:
-			return refuse("the command names no pull request, or no policy")
+		case c.Number <= 0 || c.Head == "" || c.Policy == nil:
+			return refuse("the command names no pull request, no commit of it, or no policy")
+		case len(c.Head) > maxCommit:
+			return refuse("the commit %q is not one", fault.Clip(c.Head, maxCommit))
 		case e == nil && len(q.Entries) >= contract.MaxQueued:
 			return refuse("the merge queue of %s is full: it has %d pull requests; try again later", q.Ref, len(q.Entries))
 		}
@@ -317,7 +320,7 @@ func (q *Queue) Apply(c contract.QueueCommand, now time.Time) contract.QueueAck 
 	c.Title, c.URL = fault.Clip(c.Title, maxTitle), fault.Clip(c.URL, maxURL)
 	ack := q.apply(c, now)
 	if ack.Applied {
-		c.Policy, c.Title, c.URL = nil, "", "" // the entry has them
+		c.Policy, c.Head, c.Title, c.URL = nil, "", "", "" // the entry has them
 		q.Version++
 		q.commands = append(q.commands, c)
 	}
@@ -358,12 +361,16 @@ func (q *Queue) apply(c contract.QueueCommand, now time.Time) contract.QueueAck 
 
 func (q *Queue) add(c contract.QueueCommand, now time.Time) contract.QueueAck {
 	q.Policy = *c.Policy
-	if q.find(c.Number) != nil {
-		return contract.QueueAck{Position: q.Position(c.Number), Message: fmt.Sprintf("pull request %d is in the queue already", c.Number)}
+	if e := q.find(c.Number); e != nil {
+		message := fmt.Sprintf("pull request %d is in the queue already", c.Number)
+		if e.Head != c.Head {
+			message += fmt.Sprintf(", with the commit %.12s; it is returned because it has newer ones: add it again then", e.Head)
+		}
+		return contract.QueueAck{Position: q.Position(c.Number), Message: message}
 	}
 	q.Last++
 	q.Entries = append(q.Entries, contract.QueueEntry{
-		Key: c.ID, Number: c.Number, Title: c.Title, URL: c.URL, RunID: c.RunID, AddedBy: c.By, AddedAt: now, Place: q.Last, State: contract.QueueWaiting,
+		Key: c.ID, Number: c.Number, Head: c.Head, Title: c.Title, URL: c.URL, RunID: c.RunID, AddedBy: c.By, AddedAt: now, Place: q.Last, State: contract.QueueWaiting,
 	})
 	q.touch(&q.Entries[len(q.Entries)-1])
 	return contract.QueueAck{Applied: true, Position: q.Position(c.Number), Message: fmt.Sprintf("pull request %d was added", c.Number)}

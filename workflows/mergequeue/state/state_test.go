@@ -21,7 +21,7 @@ var (
 )
 
 func add(number int64, batch int) contract.QueueCommand {
-	return contract.QueueCommand{ID: fmt.Sprintf("add-%d", number), Action: contract.QueueAdd, Number: number, By: "ann", Policy: &contract.MergePolicy{Batch: batch, CheckTime: time.Hour}}
+	return contract.QueueCommand{ID: fmt.Sprintf("add-%d", number), Action: contract.QueueAdd, Number: number, Head: fmt.Sprint(number), By: "ann", Policy: &contract.MergePolicy{Batch: batch, CheckTime: time.Hour}}
 }
 
 // queueOf returns a queue with pull requests 1 to n.
@@ -228,13 +228,13 @@ func TestACommandIsAppliedOnce(t *testing.T) {
 	skip.Number = 2
 	require.False(t, q.Apply(skip, now).Applied)
 	require.Equal(t, []int64{2, 3, 1}, numbers(q))
-	again := q.Apply(contract.QueueCommand{ID: "again", Action: contract.QueueAdd, Number: 3, Policy: &contract.MergePolicy{}}, now)
+	again := q.Apply(contract.QueueCommand{ID: "again", Action: contract.QueueAdd, Number: 3, Head: "3", Policy: &contract.MergePolicy{}}, now)
 	require.False(t, again.Applied)
 	require.Equal(t, 2, again.Position)
 	q.Apply(contract.QueueCommand{ID: "r", Action: contract.QueueRemove, Number: 2, By: "bob", Reason: "not now"}, now)
 	q.Apply(add(2, 8), now) // the id of its first command
 	require.Equal(t, []int64{3, 1}, numbers(q))
-	q.Apply(contract.QueueCommand{ID: "back", Action: contract.QueueAdd, Number: 2, Policy: &contract.MergePolicy{Batch: 8}}, now)
+	q.Apply(contract.QueueCommand{ID: "back", Action: contract.QueueAdd, Number: 2, Head: "2", Policy: &contract.MergePolicy{Batch: 8}}, now)
 	require.Equal(t, []int64{3, 1, 2}, numbers(q), "one that was returned and added again is the last")
 }
 
@@ -264,14 +264,15 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		"unknown":           {ID: "x", Action: "merge"},
 		"not in the queue":  {ID: "x", Action: contract.QueueRemove, Number: 9},
 		"is being merged":   {ID: "x", Action: contract.QueueSkip, Number: 1},
-		"without a policy":  {ID: "x", Action: contract.QueueAdd, Number: 2},
-		"without a request": {ID: "x", Action: contract.QueueAdd, Policy: &contract.MergePolicy{}},
+		"without a policy":  {ID: "x", Action: contract.QueueAdd, Number: 2, Head: "2"},
+		"without a request": {ID: "x", Action: contract.QueueAdd, Head: "1", Policy: &contract.MergePolicy{}},
+		"without a commit":  {ID: "x", Action: contract.QueueAdd, Number: 2, Policy: &contract.MergePolicy{}},
 	} {
 		require.Equal(t, contract.ClassHuman, fault.Of(q.Check(c)).Class, name)
 	}
 	q = queueOf(contract.MaxQueued, 8)
 	require.ErrorContains(t, q.Check(add(1000, 8)), "is full")
-	require.NoError(t, q.Check(contract.QueueCommand{ID: "x", Action: contract.QueueAdd, Number: 1, Policy: &contract.MergePolicy{}}), "it is there already")
+	require.NoError(t, q.Check(contract.QueueCommand{ID: "x", Action: contract.QueueAdd, Number: 1, Head: "1", Policy: &contract.MergePolicy{}}), "it is there already")
 }
 
 func TestAFullQueueFitsIntoAPayload(t *testing.T) {
