@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -99,7 +100,27 @@ func (r *Runs) queueOf(ctx context.Context, forges *connect.Set, q QueueRequest)
 		return ref, err
 	}
 	ref.Base = cmp.Or(ref.Base, access.DefaultBranch)
-	return ref, forge.CheckBranch(ref.Base)
+	if _, err := service.Branch(ctx, ref.Repo, ref.Base); err != nil {
+		return ref, err
+	}
+	return r.known(ctx, ref)
+}
+
+// known returns the name of a queue as it is stored: forges ignore the case of the paths of repositories. It
+// fails if nothing was ever added to the queue, because a command would then have no effect on any.
+func (r *Runs) known(ctx context.Context, ref contract.QueueRef) (contract.QueueRef, error) {
+	for _, f := range []contract.QueueRef{ref, {Forge: ref.Forge, Base: ref.Base}} {
+		queues, err := mergequeues.List(ctx, r.Store, mergequeues.Filter{QueueRef: f})
+		if err != nil {
+			return ref, err
+		}
+		for _, q := range queues {
+			if strings.EqualFold(q.Repo, ref.Repo) {
+				return q.QueueRef, nil
+			}
+		}
+	}
+	return ref, refused("the merge queue of %s does not exist: no pull request was added to it yet", ref)
 }
 
 // added completes the command that adds a pull request.
