@@ -117,7 +117,8 @@ type QueueEntry struct {
 	RunID   int64      `json:"run_id,omitempty"`
 	AddedBy string     `json:"added_by,omitempty"`
 	AddedAt time.Time  `json:"added_at"`
-	Place   int64      `json:"place"` // those that wait are taken in the order of their places
+	Since   *time.Time `json:"since,omitempty"` // when its own checks were first seen to lack a result
+	Place   int64      `json:"place"`           // those that wait are taken in the order of their places
 	State   QueueState `json:"state"`
 	Reason  string     `json:"reason,omitempty"`
 	Batch   string     `json:"batch,omitempty"` // branch of the candidate that it was last part of
@@ -163,7 +164,7 @@ type QueueCandidateInput struct {
 type QueueWanted struct {
 	Number int64     `json:"number"`
 	Head   string    `json:"head"`  // the commit that was added; another head is refused
-	Since  time.Time `json:"since"` // when it was added to the queue
+	Since  time.Time `json:"since"` // when its own checks were first seen to lack a result; the present if not yet
 }
 
 // QueueVerdict is what became of a pull request when a candidate was built.
@@ -227,7 +228,8 @@ type QueueMergeInput struct {
 	Queue  QueueRef    `json:"queue"`
 	Policy MergePolicy `json:"policy"`
 	Part   QueuePart   `json:"part"`
-	Base   string      `json:"base"` // the commit on which it was tested
+	Base   string      `json:"base"`             // the commit on which it was tested
+	OfRun  bool        `json:"of_run,omitempty"` // a run has it, so its branch can be deleted
 }
 
 // QueueMergeResult is what became of a merge.

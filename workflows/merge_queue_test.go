@@ -219,6 +219,50 @@ func TestAQueuePausesWhenTheForgeRefusesAndContinues(t *testing.T) {
 	require.Equal(t, []int64{1}, q.merged)
 }
 
+func TestAQueueWaitsForTheEndOfAnOutage(t *testing.T) {
+	t.Parallel()
+	q := newQueueFixture(t)
+	q.add(t, 1)
+	began := q.env.Now()
+	q.build = func(*contract.QueueCandidate) error {
+		if q.env.Now().Sub(began) > 3*time.Hour {
+			return nil
+		}
+		q.built = q.built[:0]
+		return fault.ToTemporal(fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge is down"), 12)
+	}
+	var during contract.QueueEntry
+	q.env.RegisterDelayedCallback(func() { q.mu.Lock(); during = q.entries["add1"]; q.mu.Unlock() }, time.Hour)
+	q.run(t)
+	require.Equal(t, []int64{1}, q.merged)
+	require.Equal(t, []any{contract.QueueWaiting, "something that the queue needs is not available; it tries again"}, []any{during.State, during.Reason})
+	require.Less(t, q.env.Now().Sub(began), 3*time.Hour+15*time.Minute)
+}
+
+func TestAQueuePausesAfterADayOfOutage(t *testing.T) {
+	t.Parallel()
+	q := newQueueFixture(t)
+	q.add(t, 1)
+	began := q.env.Now()
+	q.build = func(*contract.QueueCandidate) error {
+		q.built = q.built[:0]
+		return fault.ToTemporal(fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge is down"), 12)
+	}
+	var paused time.Duration
+	q.env.RegisterDelayedCallback(func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.paused != nil {
+			paused = q.paused.At.Sub(began)
+		}
+		q.build = nil
+	}, 26*time.Hour)
+	q.send(t, 27*time.Hour, contract.QueueCommand{ID: "r", Action: contract.QueueResume, By: "ann"})
+	q.run(t)
+	require.Equal(t, 24*time.Hour, paused.Truncate(time.Hour))
+	require.Equal(t, []int64{1}, q.merged)
+}
+
 func TestACommandEndsATestThatIsOfNoUseAnyLonger(t *testing.T) {
 	t.Parallel()
 	q := newQueueFixture(t)

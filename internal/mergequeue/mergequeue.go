@@ -40,7 +40,33 @@ type Repository struct {
 	Remote     string // address for git
 	Workspaces *workspace.Manager
 
-	writers map[string]bool // whether people may write to the repository, as far as asked; nil: not kept
+	writers  map[string]bool     // whether people may write to the repository, as far as asked; nil: not kept
+	required map[string][]string // names of the checks that branches require, likewise
+}
+
+// event matches what Gitea's Actions add to the name of a check. It tells why the job ran: on the branch of
+// a candidate, another one than on a pull request.
+var event = regexp.MustCompile(` \([a-z_]{1,40}\)$`)
+
+// checkName returns what a check is called on every commit.
+func (r Repository) checkName(name string) string {
+	if r.Service.Kind() == forge.Gitea {
+		return event.ReplaceAllString(name, "")
+	}
+	return name
+}
+
+// requiredBy returns the names of the checks that a branch requires, and those of the policy.
+func (r Repository) requiredBy(ctx context.Context, base string) ([]string, error) {
+	names, known := r.required[base]
+	if known {
+		return names, nil
+	}
+	names, err := r.Service.RequiredChecks(ctx, r.Path, base)
+	if err == nil && r.required != nil {
+		r.required[base] = names
+	}
+	return names, err
 }
 
 // newerCommits is why a pull request is returned whose head is not the one that was added.
@@ -144,30 +170,62 @@ func (r Repository) approvals(ctx context.Context, number int64) (n int, err err
 	return n, nil
 }
 
-// ownChecks decides by the checks of the head of a pull request.
+// ownChecks decides by the checks of the head of a pull request. One that its base requires and that was not
+// reported yet is waited for, like one that runs.
 func (r Repository) ownChecks(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy, deadline, now time.Time) (Readiness, error) {
+	required, err := r.requiredBy(ctx, pr.Base)
+	if err != nil {
+		return Readiness{}, err
+	}
 	checks, err := r.Service.Checks(ctx, r.Path, pr.HeadCommit)
 	if err != nil {
 		return Readiness{}, err
 	}
 	out := Readiness{Verdict: contract.QueueIncluded}
+	missing := slices.Clone(required)
+	for _, name := range required {
+		out.require(r.checkName(name))
+	}
 	for _, c := range checks {
-		if c.Required && !strings.HasPrefix(c.Name, ownStatus) {
-			out.Required = append(out.Required, c.Name)
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == c.Name })
+		byForge := c.Required || slices.Contains(required, c.Name)
+		if byForge {
+			out.require(r.checkName(c.Name))
 		}
-		switch needed := c.Required || slices.Contains(policy.Checks, c.Name); {
-		case !needed:
-		case c.State == forge.CheckFailure, c.State == forge.CheckError:
+		if !byForge && !slices.Contains(policy.Checks, c.Name) {
+			continue
+		}
+		switch c.State {
+		case forge.CheckFailure, forge.CheckError:
 			out.Verdict, out.Reason = contract.QueueRefused, fmt.Sprintf("its check %s failed%s", code(c.Name), link(c.URL))
 			return out, nil
-		case c.State == forge.CheckPending && now.After(deadline):
-			out.Verdict, out.Reason = contract.QueueRefused, fmt.Sprintf("its check %s has not ended in time%s", code(c.Name), link(c.URL))
-			return out, nil
-		case c.State == forge.CheckPending:
-			out.Verdict, out.Reason = contract.QueueNotYet, fmt.Sprintf("its check %s has not ended", code(c.Name))
+		case forge.CheckPending:
+			out.wait(c.Name, "has not ended", link(c.URL), now.After(deadline))
+		default:
 		}
 	}
+	for _, name := range missing {
+		out.wait(name, "was not reported", "", now.After(deadline))
+	}
 	return out, nil
+}
+
+// require notes a check that candidates need too. Statuses of runs are about one pull request.
+func (r *Readiness) require(name string) {
+	if !strings.HasPrefix(name, ownStatus) && !slices.Contains(r.Required, name) {
+		r.Required = append(r.Required, name)
+	}
+}
+
+// wait notes that a check has no result, which is too late after the deadline.
+func (r *Readiness) wait(name, why, where string, late bool) {
+	switch {
+	case r.Verdict == contract.QueueRefused:
+	case late:
+		r.Verdict, r.Reason = contract.QueueRefused, fmt.Sprintf("its check %s %s in time%s", code(name), why, where)
+	default:
+		r.Verdict, r.Reason = contract.QueueNotYet, fmt.Sprintf("its check %s %s", code(name), why)
+	}
 }
 
 // plainURL matches addresses that can be part of Markdown as they are.
@@ -186,17 +244,48 @@ func link(address string) string {
 // of its own. Those that are not ready or conflict are left out. A repeat makes the same commit, unless
 // something has changed meanwhile.
 func (r Repository) Build(ctx context.Context, in contract.QueueCandidateInput) (contract.QueueCandidate, error) {
-	r.writers = map[string]bool{}
+	r.writers, r.required = map[string]bool{}, map[string][]string{}
+	out, err := r.build(ctx, in, nil)
+	if !fault.Is(err, contract.CodeRepository) {
+		return out, err
+	}
+	// A commit disappeared meanwhile, or can only be read from the forge's API. Look again; then find out
+	// which one it is, so that the others do not wait for it.
+	if out, err = r.build(ctx, in, nil); !fault.Is(err, contract.CodeRepository) {
+		return out, err
+	}
+	absent := map[int64]string{}
+	for _, w := range in.Wanted {
+		if _, err := r.Workspaces.TreeOf(ctx, r.Remote, w.Head); fault.Is(err, contract.CodeRepository) {
+			absent[w.Number] = "its commit cannot be fetched: " + code(fault.Of(err).Message)
+		} else if err != nil {
+			return contract.QueueCandidate{}, err
+		}
+	}
+	if len(absent) == 0 {
+		return out, err
+	}
+	return r.build(ctx, in, absent)
+}
+
+// build makes a candidate. absent are the pull requests whose commit cannot be fetched, with the reason.
+func (r Repository) build(ctx context.Context, in contract.QueueCandidateInput, absent map[int64]string) (contract.QueueCandidate, error) {
 	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
 	if err != nil {
 		return contract.QueueCandidate{}, err
 	}
-	out := contract.QueueCandidate{Base: base, Required: slices.Clone(in.Policy.Checks)}
+	out := contract.QueueCandidate{Base: base}
+	for _, name := range in.Policy.Checks {
+		out.Required = append(out.Required, r.checkName(name))
+	}
 	for wanted := in.Wanted; len(wanted) > 0 && included(out) < in.Most; {
 		for len(wanted) > 0 && included(out) < in.Most {
 			part, required, err := r.part(ctx, in, wanted[0])
 			if err != nil {
 				return contract.QueueCandidate{}, err
+			}
+			if why := absent[part.Number]; why != "" && part.Verdict == contract.QueueIncluded {
+				part.Verdict, part.Reason = contract.QueueRefused, why
 			}
 			out.Parts = append(out.Parts, part)
 			out.Required = append(out.Required, required...)
@@ -298,7 +387,7 @@ func (r Repository) Checks(ctx context.Context, in contract.QueueChecksInput) (c
 		if err != nil {
 			return contract.QueueChecks{}, err
 		}
-		out := judge(checks, in.Required)
+		out := r.judge(checks, in.Required)
 		if out.Result != contract.QueuePending {
 			return out, nil
 		}
@@ -312,13 +401,17 @@ func (r Repository) Checks(ctx context.Context, in contract.QueueChecksInput) (c
 	}
 }
 
-// judge returns the result of checks of which some are required.
-func judge(checks []forge.Check, required []string) contract.QueueChecks {
+// judge returns the result of checks of which some are required. What else the protection of a branch requires
+// is not asked here, because no pull request shows which branch a candidate is for; GitLab requires its
+// pipelines to succeed whatever the branch.
+func (r Repository) judge(checks []forge.Check, required []string) contract.QueueChecks {
 	out := contract.QueueChecks{Result: contract.QueueGreen}
 	missing := slices.Clone(required)
 	for _, c := range checks {
-		missing = slices.DeleteFunc(missing, func(name string) bool { return name == c.Name })
-		if !c.Required && !slices.Contains(required, c.Name) {
+		name := r.checkName(c.Name)
+		missing = slices.DeleteFunc(missing, func(m string) bool { return m == name })
+		byPipeline := c.Required && r.Service.Kind() == forge.GitLab
+		if !byPipeline && !slices.Contains(required, name) {
 			continue
 		}
 		switch c.State {
@@ -352,7 +445,11 @@ func (r Repository) Merge(ctx context.Context, in contract.QueueMergeInput) (con
 	if same, err := r.sameHead(ctx, in, pr); err != nil || !same {
 		return contract.QueueMergeResult{Refused: newerCommits}, err
 	}
-	if refused, err := r.refusal(ctx, pr, in.Policy); err != nil || refused != "" {
+	policy := in.Policy
+	if pr.HeadCommit != in.Part.Head {
+		policy.Approvals = 0 // those of the commit that GitLab rebased were counted before
+	}
+	if refused, err := r.refusal(ctx, pr, policy); err != nil || refused != "" {
 		return contract.QueueMergeResult{Refused: refused}, err
 	}
 	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
@@ -409,7 +506,7 @@ func (r Repository) merged(ctx context.Context, in contract.QueueMergeInput, pr 
 		return contract.QueueMergeResult{}, err
 	}
 	out := contract.QueueMergeResult{Merged: true, Commit: pr.MergeCommit, Base: base, Moved: tree != in.Part.Tree}
-	if !in.Policy.DeleteBranch || pr.FromFork || pr.Head == in.Queue.Base {
+	if !in.Policy.DeleteBranch || !in.OfRun || pr.FromFork || pr.Head == in.Queue.Base {
 		return out, nil
 	}
 	note, err := r.deleteBranch(ctx, in.Part.Number)
@@ -419,7 +516,8 @@ func (r Repository) merged(ctx context.Context, in contract.QueueMergeInput, pr 
 	return out, err
 }
 
-// deleteBranch deletes the branch of a pull request that was merged, unless it has newer commits.
+// deleteBranch deletes the branch of the pull request of a run that was merged, unless it has newer commits.
+// Other branches may be of use to people, such as one that is merged into another again and again.
 func (r Repository) deleteBranch(ctx context.Context, number int64) (note string, err error) {
 	pr, err := r.Service.PullRequest(ctx, r.Path, number)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,7 +99,7 @@ func (w *world) check(q *state.Queue, tree string, parts []contract.QueuePart) c
 func (w *world) round(t require.TestingT, q *state.Queue) {
 	group, most := q.Next(nil)
 	built := w.build(group, most)
-	tested, _ := q.Built(built)
+	tested, _ := q.Built(built, now)
 	if len(tested) == 0 {
 		return
 	}
@@ -242,7 +243,7 @@ func TestAPausedQueueLetsEverythingWait(t *testing.T) {
 	t.Parallel()
 	w, q := newWorld(), queueOf(2, 8)
 	built := w.build([]int64{1, 2}, 8)
-	tested, _ := q.Built(built)
+	tested, _ := q.Built(built, now)
 	require.True(t, q.Complete(tested))
 	q.Apply(contract.QueueCommand{ID: "p", Action: contract.QueuePause, By: "ann", Reason: "a release"}, now)
 	require.False(t, q.Complete(tested), "what is tested is not merged")
@@ -253,6 +254,46 @@ func TestAPausedQueueLetsEverythingWait(t *testing.T) {
 	require.True(t, q.Apply(contract.QueueCommand{ID: "r", Action: contract.QueueResume, By: "ann"}, now).Applied)
 	require.False(t, q.Apply(contract.QueueCommand{ID: "r2", Action: contract.QueueResume, By: "ann"}, now).Applied)
 	require.Nil(t, q.Paused)
+}
+
+func TestWhatIsBeingMergedStaysInAQueueThatIsPaused(t *testing.T) {
+	t.Parallel()
+	w, q := newWorld(), queueOf(2, 8)
+	tested, _ := q.Built(w.build([]int64{1, 2}, 8), now)
+	q.Merging(1)
+	q.Apply(contract.QueueCommand{ID: "p", Action: contract.QueuePause, By: "ann"}, now)
+	for _, action := range []contract.QueueAction{contract.QueueRemove, contract.QueueSkip} {
+		require.ErrorContains(t, q.Check(contract.QueueCommand{ID: "x", Action: action, Number: 1}), "is being merged")
+		require.NoError(t, q.Check(contract.QueueCommand{ID: "x", Action: action, Number: 2}))
+	}
+	q.Merged(1, "m", "")
+	require.False(t, q.Complete(tested[1:]), "the next one is not merged")
+}
+
+func TestTheTimeOfOwnChecksBeginsWhenTheyAreFirstSeenToRun(t *testing.T) {
+	t.Parallel()
+	q := queueOf(1, 8)
+	see := func(v contract.QueueVerdict, at time.Time) *time.Time {
+		q.Built(contract.QueueCandidate{Parts: []contract.QueuePart{{Number: 1, Verdict: v, Head: "1"}}}, at)
+		e, _ := q.Entry(1)
+		return e.Since
+	}
+	require.Nil(t, see(contract.QueueDeferred, now))
+	later := now.Add(time.Hour)
+	require.Equal(t, later, *see(contract.QueueNotYet, later))
+	require.Equal(t, later, *see(contract.QueueNotYet, later.Add(time.Hour)))
+	require.Nil(t, see(contract.QueueIncluded, later))
+}
+
+func TestAReasonThatIsCutKeepsItsMarkdownWhole(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]string{
+		strings.Repeat("x", 280) + " `@ann and others`":                     strings.Repeat("x", 280) + " …",
+		strings.Repeat("x", 270) + " `a` (<https://example.com/long/path>)": strings.Repeat("x", 270) + " `a` …",
+		strings.Repeat("x", 300):                                            strings.Repeat("x", 300),
+	} {
+		require.Equal(t, want, queueOf(1, 8).Return(1, reason).Reason)
+	}
 }
 
 func TestWhatCannotBeDoneIsRefused(t *testing.T) {
@@ -281,10 +322,11 @@ func TestAFullQueueFitsIntoAPayload(t *testing.T) {
 	q := state.New(ref, now)
 	for i := range int64(contract.MaxQueued) {
 		c := add(i+1_000_000, 8)
+		c.Head = long(64)
 		c.ID, c.By, c.Title, c.URL, c.Reason = long(60)+fmt.Sprint(i), long(500), long(500), "https://forge.example.com/"+long(60), long(500)
 		require.NoError(t, q.Check(c))
 		q.Apply(c, now)
-		q.Built(contract.QueueCandidate{Branch: "rgpt/queue/main-0123456789ab", Parts: []contract.QueuePart{{Number: c.Number, Verdict: contract.QueueDeferred, Head: long(40), Reason: long(100)}}})
+		q.Built(contract.QueueCandidate{Branch: "rgpt/queue/main-0123456789ab", Parts: []contract.QueuePart{{Number: c.Number, Verdict: contract.QueueDeferred, Head: long(40), Reason: long(100)}}}, now)
 	}
 	fits := func(v any) {
 		t.Helper()
