@@ -42,6 +42,7 @@ type Repository struct {
 
 	writers  map[string]bool     // whether people may write to the repository, as far as asked; nil: not kept
 	required map[string][]string // names of the checks that branches require, likewise
+	absent   map[int64]string    // pull requests whose commit cannot be fetched, with the reason
 }
 
 // event matches what Gitea's Actions add to the name of a check. It tells why the job ran: on the branch of
@@ -245,31 +246,34 @@ func link(address string) string {
 // something has changed meanwhile.
 func (r Repository) Build(ctx context.Context, in contract.QueueCandidateInput) (contract.QueueCandidate, error) {
 	r.writers, r.required = map[string]bool{}, map[string][]string{}
-	out, err := r.build(ctx, in, nil)
+	out, err := r.build(ctx, in)
 	if !fault.Is(err, contract.CodeRepository) {
 		return out, err
 	}
 	// A commit disappeared meanwhile, or can only be read from the forge's API. Look again; then find out
 	// which one it is, so that the others do not wait for it.
-	if out, err = r.build(ctx, in, nil); !fault.Is(err, contract.CodeRepository) {
+	if out, err = r.build(ctx, in); !fault.Is(err, contract.CodeRepository) {
 		return out, err
 	}
-	absent := map[int64]string{}
+	if _, failure := r.Workspaces.TreeOf(ctx, r.Remote, out.Base); out.Base == "" || failure != nil {
+		return out, err // nothing can be fetched, not only one commit
+	}
+	r.absent = map[int64]string{}
 	for _, w := range in.Wanted {
 		if _, err := r.Workspaces.TreeOf(ctx, r.Remote, w.Head); fault.Is(err, contract.CodeRepository) {
-			absent[w.Number] = "its commit cannot be fetched: " + code(fault.Of(err).Message)
+			r.absent[w.Number] = "its commit cannot be fetched: " + code(fault.Of(err).Message)
 		} else if err != nil {
 			return contract.QueueCandidate{}, err
 		}
 	}
-	if len(absent) == 0 {
+	if len(r.absent) == 0 {
 		return out, err
 	}
-	return r.build(ctx, in, absent)
+	return r.build(ctx, in)
 }
 
-// build makes a candidate. absent are the pull requests whose commit cannot be fetched, with the reason.
-func (r Repository) build(ctx context.Context, in contract.QueueCandidateInput, absent map[int64]string) (contract.QueueCandidate, error) {
+// build makes a candidate, as Build does, in one attempt. If it fails, only the base that it returns counts.
+func (r Repository) build(ctx context.Context, in contract.QueueCandidateInput) (contract.QueueCandidate, error) {
 	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
 	if err != nil {
 		return contract.QueueCandidate{}, err
@@ -282,10 +286,7 @@ func (r Repository) build(ctx context.Context, in contract.QueueCandidateInput, 
 		for len(wanted) > 0 && included(out) < in.Most {
 			part, required, err := r.part(ctx, in, wanted[0])
 			if err != nil {
-				return contract.QueueCandidate{}, err
-			}
-			if why := absent[part.Number]; why != "" && part.Verdict == contract.QueueIncluded {
-				part.Verdict, part.Reason = contract.QueueRefused, why
+				return out, err
 			}
 			out.Parts = append(out.Parts, part)
 			out.Required = append(out.Required, required...)
@@ -293,7 +294,7 @@ func (r Repository) build(ctx context.Context, in contract.QueueCandidateInput, 
 		}
 		// Those that conflict make room for others.
 		if err := r.mergeParts(ctx, in, &out); err != nil {
-			return contract.QueueCandidate{}, err
+			return out, err
 		}
 	}
 	slices.Sort(out.Required)
@@ -333,6 +334,9 @@ func (r Repository) part(ctx context.Context, in contract.QueueCandidateInput, w
 		return part, nil, nil
 	case pr.HeadCommit != w.Head:
 		part.Reason = newerCommits
+		return part, nil, nil
+	case r.absent[w.Number] != "":
+		part.Reason = r.absent[w.Number]
 		return part, nil, nil
 	}
 	ready, err := r.Ready(ctx, pr, in.Policy, w.Since.Add(in.Policy.CheckTime), in.At)
