@@ -117,6 +117,9 @@ func TestACandidateHasWhatIsReadyAndSaysWhyNotTheRest(t *testing.T) {
 	w.repo.Push("main", map[string]string{"README.md": "y\n"})
 	red := w.open(t, "red", map[string]string{"c.txt": "c\n"})
 	w.repo.Require("ci")
+	for _, pr := range []forge.PullRequest{one, two, clash, behind} {
+		w.repo.Job(pr.HeadCommit, "ci", forge.CheckSuccess, "")
+	}
 	w.repo.Job(red.HeadCommit, "ci", forge.CheckFailure, "")
 	running := w.open(t, "running", map[string]string{"d.txt": "d\n"})
 	w.repo.Job(running.HeadCommit, "ci", forge.CheckPending, "")
