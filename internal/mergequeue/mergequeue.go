@@ -45,9 +45,9 @@ type Repository struct {
 	absent   map[int64]string    // pull requests whose commit cannot be fetched, with the reason
 }
 
-// event matches what Gitea's Actions add to the name of a check. It tells why the job ran: on the branch of
-// a candidate, another one than on a pull request.
-var event = regexp.MustCompile(` \([a-z_]{1,40}\)$`)
+// event matches what Gitea's Actions add to the name of a check: the event for which the job ran, which is a push
+// for a candidate.
+var event = regexp.MustCompile(` \((push|pull_request(_[a-z]+)?)\)$`)
 
 // checkName returns what a check is called on every commit.
 func (r Repository) checkName(name string) string {
@@ -57,7 +57,7 @@ func (r Repository) checkName(name string) string {
 	return name
 }
 
-// requiredBy returns the names of the checks that a branch requires, and those of the policy.
+// requiredBy returns the names of the checks that a branch requires.
 func (r Repository) requiredBy(ctx context.Context, base string) ([]string, error) {
 	names, known := r.required[base]
 	if known {
