@@ -78,11 +78,11 @@ type QueueCommand struct {
 	By     string      `json:"by,omitempty"`
 	Reason string      `json:"reason,omitempty"`
 	// Of a pull request that is added:
+	Head   string       `json:"head,omitempty"` // the commit that may be merged; another head is returned
 	Title  string       `json:"title,omitempty"`
 	URL    string       `json:"url,omitempty"`
 	RunID  int64        `json:"run_id,omitempty"` // that has it; 0: none
 	Policy *MergePolicy `json:"policy,omitempty"`
-	Only   string       `json:"only,omitempty"` // the head that may be merged; empty: any
 }
 
 // QueueAck answers a command to a merge queue.
@@ -111,14 +111,14 @@ func (s QueueState) Ended() bool { return s == QueueMerged || s == QueueReturned
 type QueueEntry struct {
 	Key     string     `json:"key"` // id of the command that added it
 	Number  int64      `json:"number"`
-	Head    string     `json:"head,omitempty"` // the commit that is tested or was merged
-	Only    string     `json:"only,omitempty"` // the head that may be merged; empty: any
+	Head    string     `json:"head,omitempty"` // the commit that was added, which alone is tested and merged
 	Title   string     `json:"title,omitempty"`
 	URL     string     `json:"url,omitempty"`
 	RunID   int64      `json:"run_id,omitempty"`
 	AddedBy string     `json:"added_by,omitempty"`
 	AddedAt time.Time  `json:"added_at"`
-	Place   int64      `json:"place"` // those that wait are taken in the order of their places
+	Since   *time.Time `json:"since,omitempty"` // when its own checks were first seen to lack a result
+	Place   int64      `json:"place"`           // those that wait are taken in the order of their places
 	State   QueueState `json:"state"`
 	Reason  string     `json:"reason,omitempty"`
 	Batch   string     `json:"batch,omitempty"` // branch of the candidate that it was last part of
@@ -163,8 +163,8 @@ type QueueCandidateInput struct {
 // QueueWanted is a pull request that a candidate shall have.
 type QueueWanted struct {
 	Number int64     `json:"number"`
-	Only   string    `json:"only,omitempty"` // the head that may be merged; empty: any
-	Since  time.Time `json:"since"`          // when it was added to the queue
+	Head   string    `json:"head"`  // the commit that was added; another head is refused
+	Since  time.Time `json:"since"` // when its own checks were first seen to lack a result; the present if not yet
 }
 
 // QueueVerdict is what became of a pull request when a candidate was built.
@@ -187,7 +187,7 @@ type QueuePart struct {
 	Tree    string       `json:"tree,omitempty"` // of the base with this and all earlier parts
 	Reason  string       `json:"reason,omitempty"`
 	Commit  string       `json:"commit,omitempty"` // on the base, of one that is merged
-	Only    string       `json:"only,omitempty"`   // as in QueueWanted
+	Wanted  string       `json:"wanted,omitempty"` // the head for which it was wanted
 }
 
 // QueueCandidate is the base with the changes of several pull requests. Without a commit, none of them
@@ -229,7 +229,8 @@ type QueueMergeInput struct {
 	Queue  QueueRef    `json:"queue"`
 	Policy MergePolicy `json:"policy"`
 	Part   QueuePart   `json:"part"`
-	Base   string      `json:"base"` // the commit on which it was tested
+	Base   string      `json:"base"`             // the commit on which it was tested
+	OfRun  bool        `json:"of_run,omitempty"` // a run has it, so its branch can be deleted
 }
 
 // QueueMergeResult is what became of a merge.

@@ -140,7 +140,10 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 		running.Go(func() { staying.Run(beside) })
 		running.Go(func() { sources.Run(beside) })
 	}
-	firing := newFiring(cfg, runs, a.getenv, service.Log)
+	firing, err := newFiring(cfg, runs, a.getenv, service.Log)
+	if err != nil {
+		return err
+	}
 	running.Go(func() { firing.Run(beside) })
 	schedules := &trigger.Schedules{Client: client.ScheduleClient(), Triggers: cfg.Triggers, Log: service.Log}
 	running.Go(func() { schedules.Run(beside) })
@@ -154,10 +157,14 @@ func (a *app) serveDashboard(ctx context.Context, cfg *config.Config, reloader *
 }
 
 // newFiring returns the service that creates runs for what fires triggers.
-func newFiring(cfg *config.Config, runs *control.Runs, getenv func(string) string, log *slog.Logger) *trigger.Service {
+func newFiring(cfg *config.Config, runs *control.Runs, getenv func(string) string, log *slog.Logger) (*trigger.Service, error) {
+	forges, err := connect.New(cfg.Forges, getenv)
+	if err != nil {
+		return nil, err
+	}
 	return trigger.New(trigger.Options{
-		Store: runs.Store, Runs: runs, Triggers: cfg.Triggers, Forges: cfg.Forges, MaxGoal: int(cfg.Execution.MaxGoalBytes.Int64()), Log: log, Getenv: getenv,
-	})
+		Store: runs.Store, Runs: runs, Triggers: cfg.Triggers, Forges: forges, MaxGoal: int(cfg.Execution.MaxGoalBytes.Int64()), Log: log, Getenv: getenv,
+	}), nil
 }
 
 // newStaying returns the service that informs runs that watch their branches of what happens on forges.

@@ -29,6 +29,7 @@ type queueFixture struct {
 	returned []contract.QueueEntry
 	cleaned  []string
 	required []string
+	wanted   map[int64]string // heads
 	// What happens to activities; nil: they succeed.
 	build  func(*contract.QueueCandidate) error
 	checks func(contract.QueueChecksInput) (contract.QueueChecks, error)
@@ -38,7 +39,7 @@ type queueFixture struct {
 func newQueueFixture(t *testing.T) *queueFixture {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
-	q := &queueFixture{env: suite.NewTestWorkflowEnvironment(), entries: map[string]contract.QueueEntry{}, required: []string{"ci"}}
+	q := &queueFixture{env: suite.NewTestWorkflowEnvironment(), entries: map[string]contract.QueueEntry{}, wanted: map[int64]string{}, required: []string{"ci"}}
 	q.env.SetTestTimeout(time.Minute)
 	RegisterMergeQueue(q.env)
 	register := func(name string, f any) { q.env.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name}) }
@@ -84,6 +85,7 @@ func (q *queueFixture) candidate(_ context.Context, in contract.QueueCandidateIn
 	for _, w := range in.Wanted[:min(len(in.Wanted), in.Most)] {
 		numbers = append(numbers, w.Number)
 		c.Tree += fmt.Sprint(w.Number)
+		q.wanted[w.Number] = w.Head
 		c.Parts = append(c.Parts, contract.QueuePart{Number: w.Number, Verdict: contract.QueueIncluded, Head: fmt.Sprint(w.Number), Tree: c.Tree})
 	}
 	q.built = append(q.built, numbers)
@@ -126,7 +128,7 @@ func (q *queueFixture) send(t *testing.T, after time.Duration, c contract.QueueC
 func (q *queueFixture) add(t *testing.T, numbers ...int64) {
 	t.Helper()
 	for _, n := range numbers {
-		q.send(t, 0, contract.QueueCommand{ID: fmt.Sprint("add", n), Action: contract.QueueAdd, Number: n, By: "ann", Policy: &contract.MergePolicy{Method: "merge", Batch: 4, CheckTime: time.Hour, CheckPoll: time.Second, Prefix: "rgpt/queue/"}})
+		q.send(t, 0, contract.QueueCommand{ID: fmt.Sprint("add", n), Action: contract.QueueAdd, Number: n, Head: fmt.Sprint(n), By: "ann", Policy: &contract.MergePolicy{Method: "merge", Batch: 4, CheckTime: time.Hour, CheckPoll: time.Second, Prefix: "rgpt/queue/"}})
 	}
 }
 
@@ -164,6 +166,7 @@ func TestAQueueMergesWhatPassesAndReturnsWhatFails(t *testing.T) {
 	require.Equal(t, contract.QueueReturned, q.entries["add3"].State)
 	require.Equal(t, contract.QueueMerged, q.entries["add6"].State)
 	require.Len(t, q.commands, 6)
+	require.Equal(t, "6", q.wanted[6], "the commit that was added is pinned")
 }
 
 func TestAQueueWithoutRequiredChecksSaysSo(t *testing.T) {
@@ -213,6 +216,50 @@ func TestAQueuePausesWhenTheForgeRefusesAndContinues(t *testing.T) {
 	require.NotNil(t, seen)
 	require.Equal(t, []string{contract.BySystem, "the credentials may not push"}, []string{seen.By, seen.Reason})
 	require.True(t, ack.Applied)
+	require.Equal(t, []int64{1}, q.merged)
+}
+
+func TestAQueueWaitsForTheEndOfAnOutage(t *testing.T) {
+	t.Parallel()
+	q := newQueueFixture(t)
+	q.add(t, 1)
+	began := q.env.Now()
+	q.build = func(*contract.QueueCandidate) error {
+		if q.env.Now().Sub(began) > 3*time.Hour {
+			return nil
+		}
+		q.built = q.built[:0]
+		return fault.ToTemporal(fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge is down"), 12)
+	}
+	var during contract.QueueEntry
+	q.env.RegisterDelayedCallback(func() { q.mu.Lock(); during = q.entries["add1"]; q.mu.Unlock() }, time.Hour)
+	q.run(t)
+	require.Equal(t, []int64{1}, q.merged)
+	require.Equal(t, []any{contract.QueueWaiting, "something that the queue needs is not available; it tries again"}, []any{during.State, during.Reason})
+	require.Less(t, q.env.Now().Sub(began), 3*time.Hour+15*time.Minute)
+}
+
+func TestAQueuePausesAfterADayOfOutage(t *testing.T) {
+	t.Parallel()
+	q := newQueueFixture(t)
+	q.add(t, 1)
+	began := q.env.Now()
+	q.build = func(*contract.QueueCandidate) error {
+		q.built = q.built[:0]
+		return fault.ToTemporal(fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge is down"), 12)
+	}
+	var paused time.Duration
+	q.env.RegisterDelayedCallback(func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if q.paused != nil {
+			paused = q.paused.At.Sub(began)
+		}
+		q.build = nil
+	}, 26*time.Hour)
+	q.send(t, 27*time.Hour, contract.QueueCommand{ID: "r", Action: contract.QueueResume, By: "ann"})
+	q.run(t)
+	require.Equal(t, 24*time.Hour, paused.Truncate(time.Hour))
 	require.Equal(t, []int64{1}, q.merged)
 }
 

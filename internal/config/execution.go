@@ -233,7 +233,7 @@ const (
 type Merge struct {
 	When          string        `yaml:"when" validate:"oneof=never approved" doc:"When a pull request of a run is added to the merge queue of its base. never: only by a person (rgpt queue add). approved: while the run watches its branch (git.stay), as soon as the policy gate allows the release, and approvals, labels and checks are as required here. A person must have approved the release, or the pull request (approvals), unless the gate allows a merge without one (gate.labels.automerge). Only the commit that the run released last is added and merged. If it is on top of commits of people or of an earlier run, which the gate did not judge, it is added only with approvals of at least 1."`
 	Method        string        `yaml:"method" validate:"oneof=merge squash rebase" doc:"How the forge merges a pull request."`
-	DeleteBranch  bool          `yaml:"delete_branch" doc:"Delete the branch of a pull request after it was merged, unless it has newer commits or belongs to a fork."`
+	DeleteBranch  bool          `yaml:"delete_branch" doc:"Delete the branch of a pull request of a run after it was merged, unless it has newer commits. Other branches are kept."`
 	Approvals     int           `yaml:"approvals" validate:"min=0,max=100" doc:"Minimum number of people who must have approved the newest commit of a pull request, in addition to what the forge itself requires."`
 	Labels        []string      `yaml:"labels" validate:"max=20,dive,required,max=50" doc:"Labels that a pull request must have." example:"[ready]"`
 	BlockedLabels []string      `yaml:"blocked_labels" validate:"max=20,dive,required,max=50" doc:"Labels that a pull request must not have." example:"[do-not-merge]"`

@@ -18,7 +18,7 @@ const DefaultForgeTimeout = 30 * time.Second
 type Forge struct {
 	Kind              string        `yaml:"kind" validate:"required,oneof=github gitlab gitea" doc:"Software of the forge. github includes GitHub Enterprise Server, gitea includes Forgejo."`
 	URL               string        `yaml:"url" secret:"true" validate:"omitempty,serviceurl" doc:"Address of the forge's start page, such as https://git.example.com. Empty: https://github.com or https://gitlab.com."`
-	Hosts             []string      `yaml:"hosts" validate:"max=20,dive,remotehost" doc:"Further hosts in the addresses of its repositories, such as that of SSH, optionally with a port. The host of url belongs to it in any case." example:"[ssh.git.example.com]"`
+	Hosts             []string      `yaml:"hosts" validate:"max=20,dive,remotehost" doc:"Further hosts in the addresses of its repositories, such as that of SSH, optionally with a port. The host of url belongs to it in any case. If url begins with http, git uses the first of these, over https." example:"[ssh.git.example.com]"`
 	TokenEnv          string        `yaml:"token_env" secret:"true" validate:"omitempty,envname" doc:"Name of the environment variable that contains an access token."`
 	TokenFile         string        `yaml:"token_file" doc:"File that contains an access token. It is read again when it changes. Overrides token_env."`
 	App               ForgeApp      `yaml:"app" doc:"GitHub App to use instead of a token, for kind github."`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -100,7 +101,27 @@ func (r *Runs) queueOf(ctx context.Context, forges *connect.Set, q QueueRequest)
 		return ref, err
 	}
 	ref.Base = cmp.Or(ref.Base, access.DefaultBranch)
-	return ref, forge.CheckBranch(ref.Base)
+	if _, err := service.Branch(ctx, ref.Repo, ref.Base); err != nil {
+		return ref, err
+	}
+	return r.knownQueue(ctx, ref)
+}
+
+// knownQueue returns the name of a queue as it is stored: forges ignore the case of the paths of repositories. It
+// fails if nothing was ever added to the queue, because a command would then have no effect on any.
+func (r *Runs) knownQueue(ctx context.Context, ref contract.QueueRef) (contract.QueueRef, error) {
+	for _, f := range []contract.QueueRef{ref, {Forge: ref.Forge, Base: ref.Base}} {
+		queues, err := mergequeues.List(ctx, r.Store, mergequeues.Filter{QueueRef: f})
+		if err != nil {
+			return ref, err
+		}
+		for _, q := range queues {
+			if strings.EqualFold(q.Repo, ref.Repo) {
+				return q.QueueRef, nil
+			}
+		}
+	}
+	return ref, refused("the merge queue of %s does not exist: no pull request was added to it yet", ref)
 }
 
 // added completes the command that adds a pull request.
@@ -117,7 +138,7 @@ func (r *Runs) added(ctx context.Context, forges *connect.Set, address string, c
 		return contract.QueueRef{}, refused("pull request %d of %s is %s, so it cannot be merged", number, repo, pr.State)
 	}
 	policy := setup.MergePolicy(r.Config)
-	cmd.Number, cmd.Title, cmd.URL, cmd.Policy = number, telemetry.Redact(pr.Title), telemetry.Redact(pr.URL), &policy
+	cmd.Number, cmd.Head, cmd.Title, cmd.URL, cmd.Policy = number, pr.HeadCommit, telemetry.Redact(pr.Title), telemetry.Redact(pr.URL), &policy
 	if cmd.RunID, err = pullrequests.RunOf(ctx, r.Store, name, repo, number); err != nil {
 		return contract.QueueRef{}, err
 	}
@@ -151,9 +172,8 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 	}
 	ref, policy, now := contract.QueueRef{Forge: name, Repo: repo, Base: pr.Base}, setup.MergePolicy(r.Config), time.Now()
 	cmd := contract.QueueCommand{
-		ID: fmt.Sprintf("auto/%d/%.40s", pr.Number, pr.HeadCommit), Action: contract.QueueAdd, Number: pr.Number, By: contract.BySystem, RunID: run,
+		ID: fmt.Sprintf("auto/%d/%.40s", pr.Number, pr.HeadCommit), Action: contract.QueueAdd, Number: pr.Number, Head: pr.HeadCommit, By: contract.BySystem, RunID: run,
 		Reason: "it is approved", Title: telemetry.Redact(pr.Title), URL: telemetry.Redact(pr.URL), Policy: &policy,
-		Only: pr.HeadCommit,
 	}
 	if known, err := mergequeues.Has(ctx, r.Store, ref, cmd.ID); err != nil || known {
 		return err

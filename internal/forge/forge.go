@@ -61,7 +61,8 @@ type Service interface {
 	// Review adds a review with comments on lines. It neither approves nor rejects.
 	Review(ctx context.Context, repo string, number int64, review NewReview) error
 	// Approvals returns the people who approved the current head commit of a pull request and have not
-	// withdrawn it, each once, sorted. Programs do not count, nor does who opened it.
+	// withdrawn it, each once, sorted. Programs do not count, nor does who opened it. On a public repository,
+	// everybody can approve: ask Permission whose approval counts.
 	Approvals(ctx context.Context, repo string, number int64) ([]string, error)
 	// Merge merges a pull request whose head is the given commit. It returns the commit on the base.
 	// A head that has moved, and a pull request that cannot be merged, are a LOGIC_ERROR with
@@ -75,6 +76,11 @@ type Service interface {
 
 	// SetStatus sets the status of a commit in a context. It replaces the earlier one.
 	SetStatus(ctx context.Context, repo, commit string, status Status) error
+	// RequiredChecks returns the names of the checks that merging into a branch requires, whether or not they
+	// were reported for a commit, each once, sorted: as far as the credentials can see, and the forge knows
+	// them by name. GitLab does not. Patterns of Gitea are not among them. Check.Required is true for what
+	// was reported and is required by any of these means.
+	RequiredChecks(ctx context.Context, repo, base string) ([]string, error)
 	// Checks returns the last result of each status and check of a commit.
 	Checks(ctx context.Context, repo, commit string) ([]Check, error)
 	// CheckLog returns the last most bytes of a check's log, "" if the forge has none.

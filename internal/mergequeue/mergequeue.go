@@ -39,7 +39,39 @@ type Repository struct {
 	Path       string // on the forge
 	Remote     string // address for git
 	Workspaces *workspace.Manager
+
+	writers  map[string]bool     // whether people may write to the repository, as far as asked; nil: not kept
+	required map[string][]string // names of the checks that branches require, likewise
+	absent   map[int64]string    // pull requests whose commit cannot be fetched, with the reason
 }
+
+// event matches what Gitea's Actions add to the name of a check: the event for which the job ran, which is a push
+// for a candidate.
+var event = regexp.MustCompile(` \((push|pull_request(_[a-z]+)?)\)$`)
+
+// checkName returns what a check is called on every commit.
+func (r Repository) checkName(name string) string {
+	if r.Service.Kind() == forge.Gitea {
+		return event.ReplaceAllString(name, "")
+	}
+	return name
+}
+
+// requiredBy returns the names of the checks that a branch requires.
+func (r Repository) requiredBy(ctx context.Context, base string) ([]string, error) {
+	names, known := r.required[base]
+	if known {
+		return names, nil
+	}
+	names, err := r.Service.RequiredChecks(ctx, r.Path, base)
+	if err == nil && r.required != nil {
+		r.required[base] = names
+	}
+	return names, err
+}
+
+// newerCommits is why a pull request is returned whose head is not the one that was added.
+const newerCommits = "it has newer commits than when it was added"
 
 // code returns a text of a stranger as code in Markdown.
 func code(text string) string {
@@ -79,61 +111,122 @@ type Readiness struct {
 // Ready decides whether a pull request is ready to be merged. Checks that run are waited for until
 // deadline.
 func (r Repository) Ready(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy, deadline, now time.Time) (Readiness, error) {
-	refused := func(format string, args ...any) (Readiness, error) {
-		return Readiness{Verdict: contract.QueueRefused, Reason: fmt.Sprintf(format, args...)}, nil
-	}
-	if pr.State != forge.Open {
-		return refused("it was %s", pr.State)
-	}
-	if pr.Draft {
-		return refused("it is a draft")
-	}
-	for _, label := range policy.Labels {
-		if !slices.Contains(pr.Labels, label) {
-			return refused("it does not have the label %s", code(label))
-		}
-	}
-	for _, label := range policy.BlockedLabels {
-		if slices.Contains(pr.Labels, label) {
-			return refused("it has the label %s", code(label))
-		}
-	}
-	if policy.Approvals > 0 {
-		by, err := r.Service.Approvals(ctx, r.Path, pr.Number)
-		if err != nil {
-			return Readiness{}, err
-		}
-		if len(by) < policy.Approvals {
-			return refused("it needs the approvals of %d people for its newest commit and has %d", policy.Approvals, len(by))
-		}
+	refused, err := r.refusal(ctx, pr, policy)
+	if err != nil || refused != "" {
+		return Readiness{Verdict: contract.QueueRefused, Reason: refused}, err
 	}
 	return r.ownChecks(ctx, pr, policy, deadline, now)
 }
 
-// ownChecks decides by the checks of the head of a pull request.
+// refusal returns why a pull request must not be merged, apart from its checks; "" if nothing forbids it.
+func (r Repository) refusal(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy) (string, error) {
+	if pr.State != forge.Open {
+		return fmt.Sprintf("it was %s", pr.State), nil
+	}
+	if pr.Draft {
+		return "it is a draft", nil
+	}
+	for _, label := range policy.Labels {
+		if !slices.Contains(pr.Labels, label) {
+			return "it does not have the label " + code(label), nil
+		}
+	}
+	for _, label := range policy.BlockedLabels {
+		if slices.Contains(pr.Labels, label) {
+			return "it has the label " + code(label), nil
+		}
+	}
+	if policy.Approvals == 0 {
+		return "", nil
+	}
+	n, err := r.approvals(ctx, pr.Number)
+	if err != nil || n >= policy.Approvals {
+		return "", err
+	}
+	return fmt.Sprintf("it needs the approvals of %d people for its newest commit and has %d; only those of people who may write to the repository count", policy.Approvals, n), nil
+}
+
+// approvals returns how many people who may write to the repository approved the newest commit of a pull
+// request: on a public one, everybody can approve.
+func (r Repository) approvals(ctx context.Context, number int64) (n int, err error) {
+	by, err := r.Service.Approvals(ctx, r.Path, number)
+	if err != nil {
+		return 0, err
+	}
+	for _, login := range by {
+		writes, known := r.writers[login]
+		if !known {
+			permission, err := r.Service.Permission(ctx, r.Path, login)
+			if err != nil {
+				return 0, err
+			}
+			if writes = permission >= forge.PermissionWrite; r.writers != nil {
+				r.writers[login] = writes
+			}
+		}
+		if writes {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// ownChecks decides by the checks of the head of a pull request. One that its base requires and that was not
+// reported yet is waited for, like one that runs.
 func (r Repository) ownChecks(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy, deadline, now time.Time) (Readiness, error) {
+	required, err := r.requiredBy(ctx, pr.Base)
+	if err != nil {
+		return Readiness{}, err
+	}
 	checks, err := r.Service.Checks(ctx, r.Path, pr.HeadCommit)
 	if err != nil {
 		return Readiness{}, err
 	}
 	out := Readiness{Verdict: contract.QueueIncluded}
+	missing := slices.Clone(required)
+	for _, name := range required {
+		out.require(r.checkName(name))
+	}
 	for _, c := range checks {
-		if c.Required && !strings.HasPrefix(c.Name, ownStatus) {
-			out.Required = append(out.Required, c.Name)
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == c.Name })
+		byForge := c.Required || slices.Contains(required, c.Name)
+		if byForge {
+			out.require(r.checkName(c.Name))
 		}
-		switch needed := c.Required || slices.Contains(policy.Checks, c.Name); {
-		case !needed:
-		case c.State == forge.CheckFailure, c.State == forge.CheckError:
+		if !byForge && !slices.Contains(policy.Checks, c.Name) {
+			continue
+		}
+		switch c.State {
+		case forge.CheckFailure, forge.CheckError:
 			out.Verdict, out.Reason = contract.QueueRefused, fmt.Sprintf("its check %s failed%s", code(c.Name), link(c.URL))
 			return out, nil
-		case c.State == forge.CheckPending && now.After(deadline):
-			out.Verdict, out.Reason = contract.QueueRefused, fmt.Sprintf("its check %s has not ended in time%s", code(c.Name), link(c.URL))
-			return out, nil
-		case c.State == forge.CheckPending:
-			out.Verdict, out.Reason = contract.QueueNotYet, fmt.Sprintf("its check %s has not ended", code(c.Name))
+		case forge.CheckPending:
+			out.wait(c.Name, "has not ended", link(c.URL), now.After(deadline))
+		default:
 		}
 	}
+	for _, name := range missing {
+		out.wait(name, "was not reported", "", now.After(deadline))
+	}
 	return out, nil
+}
+
+// require notes a check that candidates need too. Statuses of runs are about one pull request.
+func (r *Readiness) require(name string) {
+	if !strings.HasPrefix(name, ownStatus) && !slices.Contains(r.Required, name) {
+		r.Required = append(r.Required, name)
+	}
+}
+
+// wait notes that a check has no result, which is too late after the deadline.
+func (r *Readiness) wait(name, why, where string, late bool) {
+	switch {
+	case r.Verdict == contract.QueueRefused:
+	case late:
+		r.Verdict, r.Reason = contract.QueueRefused, fmt.Sprintf("its check %s %s in time%s", code(name), why, where)
+	default:
+		r.Verdict, r.Reason = contract.QueueNotYet, fmt.Sprintf("its check %s %s", code(name), why)
+	}
 }
 
 // plainURL matches addresses that can be part of Markdown as they are.
@@ -152,16 +245,48 @@ func link(address string) string {
 // of its own. Those that are not ready or conflict are left out. A repeat makes the same commit, unless
 // something has changed meanwhile.
 func (r Repository) Build(ctx context.Context, in contract.QueueCandidateInput) (contract.QueueCandidate, error) {
+	r.writers, r.required = map[string]bool{}, map[string][]string{}
+	out, err := r.build(ctx, in)
+	if !fault.Is(err, contract.CodeRepository) {
+		return out, err
+	}
+	// A commit disappeared meanwhile, or can only be read from the forge's API. Look again; then find out
+	// which one it is, so that the others do not wait for it.
+	if out, err = r.build(ctx, in); !fault.Is(err, contract.CodeRepository) {
+		return out, err
+	}
+	if _, failure := r.Workspaces.TreeOf(ctx, r.Remote, out.Base); out.Base == "" || failure != nil {
+		return out, err // nothing can be fetched, not only one commit
+	}
+	r.absent = map[int64]string{}
+	for _, w := range in.Wanted {
+		if _, err := r.Workspaces.TreeOf(ctx, r.Remote, w.Head); fault.Is(err, contract.CodeRepository) {
+			r.absent[w.Number] = "its commit cannot be fetched: " + code(fault.Of(err).Message)
+		} else if err != nil {
+			return contract.QueueCandidate{}, err
+		}
+	}
+	if len(r.absent) == 0 {
+		return out, err
+	}
+	return r.build(ctx, in)
+}
+
+// build makes a candidate, as Build does, in one attempt. If it fails, only the base that it returns counts.
+func (r Repository) build(ctx context.Context, in contract.QueueCandidateInput) (contract.QueueCandidate, error) {
 	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
 	if err != nil {
 		return contract.QueueCandidate{}, err
 	}
-	out := contract.QueueCandidate{Base: base, Required: slices.Clone(in.Policy.Checks)}
+	out := contract.QueueCandidate{Base: base}
+	for _, name := range in.Policy.Checks {
+		out.Required = append(out.Required, r.checkName(name))
+	}
 	for wanted := in.Wanted; len(wanted) > 0 && included(out) < in.Most; {
 		for len(wanted) > 0 && included(out) < in.Most {
 			part, required, err := r.part(ctx, in, wanted[0])
 			if err != nil {
-				return contract.QueueCandidate{}, err
+				return out, err
 			}
 			out.Parts = append(out.Parts, part)
 			out.Required = append(out.Required, required...)
@@ -169,7 +294,7 @@ func (r Repository) Build(ctx context.Context, in contract.QueueCandidateInput) 
 		}
 		// Those that conflict make room for others.
 		if err := r.mergeParts(ctx, in, &out); err != nil {
-			return contract.QueueCandidate{}, err
+			return out, err
 		}
 	}
 	slices.Sort(out.Required)
@@ -193,7 +318,7 @@ func included(c contract.QueueCandidate) (n int) {
 
 // part decides whether a pull request can be part of a candidate.
 func (r Repository) part(ctx context.Context, in contract.QueueCandidateInput, w contract.QueueWanted) (contract.QueuePart, []string, error) {
-	part := contract.QueuePart{Number: w.Number, Only: w.Only, Verdict: contract.QueueRefused}
+	part := contract.QueuePart{Number: w.Number, Wanted: w.Head, Verdict: contract.QueueRefused}
 	pr, err := r.Service.PullRequest(ctx, r.Path, w.Number)
 	switch {
 	case fault.Is(err, contract.CodeRepository):
@@ -207,8 +332,11 @@ func (r Repository) part(ctx context.Context, in contract.QueueCandidateInput, w
 	case pr.Base != in.Queue.Base:
 		part.Reason = "its base is now " + code(pr.Base)
 		return part, nil, nil
-	case w.Only != "" && pr.HeadCommit != w.Only:
-		part.Head, part.Reason = pr.HeadCommit, fmt.Sprintf("it was added for commit %.12s, but its head is now %s", w.Only, code(fmt.Sprintf("%.12s", pr.HeadCommit)))
+	case pr.HeadCommit != w.Head:
+		part.Reason = newerCommits
+		return part, nil, nil
+	case r.absent[w.Number] != "":
+		part.Reason = r.absent[w.Number]
 		return part, nil, nil
 	}
 	ready, err := r.Ready(ctx, pr, in.Policy, w.Since.Add(in.Policy.CheckTime), in.At)
@@ -263,7 +391,7 @@ func (r Repository) Checks(ctx context.Context, in contract.QueueChecksInput) (c
 		if err != nil {
 			return contract.QueueChecks{}, err
 		}
-		out := judge(checks, in.Required)
+		out := r.judge(checks, in.Required)
 		if out.Result != contract.QueuePending {
 			return out, nil
 		}
@@ -277,13 +405,17 @@ func (r Repository) Checks(ctx context.Context, in contract.QueueChecksInput) (c
 	}
 }
 
-// judge returns the result of checks of which some are required.
-func judge(checks []forge.Check, required []string) contract.QueueChecks {
+// judge returns the result of checks of which some are required. What else the protection of a branch requires
+// is not asked here, because no pull request shows which branch a candidate is for; GitLab requires its
+// pipelines to succeed whatever the branch.
+func (r Repository) judge(checks []forge.Check, required []string) contract.QueueChecks {
 	out := contract.QueueChecks{Result: contract.QueueGreen}
 	missing := slices.Clone(required)
 	for _, c := range checks {
-		missing = slices.DeleteFunc(missing, func(name string) bool { return name == c.Name })
-		if !c.Required && !slices.Contains(required, c.Name) {
+		name := r.checkName(c.Name)
+		missing = slices.DeleteFunc(missing, func(m string) bool { return m == name })
+		byPipeline := c.Required && r.Service.Kind() == forge.GitLab
+		if !byPipeline && !slices.Contains(required, name) {
 			continue
 		}
 		switch c.State {
@@ -300,8 +432,8 @@ func judge(checks []forge.Check, required []string) contract.QueueChecks {
 	return out
 }
 
-// Merge merges a pull request, if its head and its base are still what was tested, and checks the result.
-// It succeeds if an earlier attempt merged it.
+// Merge merges a pull request, if its head and its base are still what was tested and nothing forbids it
+// meanwhile, and checks the result. It succeeds if an earlier attempt merged it.
 func (r Repository) Merge(ctx context.Context, in contract.QueueMergeInput) (contract.QueueMergeResult, error) {
 	pr, err := r.Service.PullRequest(ctx, r.Path, in.Part.Number)
 	switch {
@@ -311,19 +443,39 @@ func (r Repository) Merge(ctx context.Context, in contract.QueueMergeInput) (con
 		return r.merged(ctx, in, pr)
 	case pr.State == forge.Closed:
 		return contract.QueueMergeResult{Refused: "it was closed"}, nil
-	case pr.HeadCommit != in.Part.Head:
-		return contract.QueueMergeResult{Moved: true}, nil
+	case pr.Base != in.Queue.Base:
+		return contract.QueueMergeResult{Refused: "its base is now " + code(pr.Base)}, nil
+	}
+	if same, err := r.sameHead(ctx, in, pr); err != nil || !same {
+		return contract.QueueMergeResult{Refused: newerCommits}, err
+	}
+	policy := in.Policy
+	if pr.HeadCommit != in.Part.Head {
+		policy.Approvals = 0 // those of the commit that GitLab rebased were counted before
+	}
+	if refused, err := r.refusal(ctx, pr, policy); err != nil || refused != "" {
+		return contract.QueueMergeResult{Refused: refused}, err
 	}
 	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
 	if err != nil || base != in.Base {
 		return contract.QueueMergeResult{Moved: true}, err
 	}
-	commit, err := r.Service.Merge(ctx, r.Path, in.Part.Number, forge.Merge{Method: forge.MergeMethod(in.Policy.Method), HeadCommit: in.Part.Head})
+	commit, err := r.Service.Merge(ctx, r.Path, in.Part.Number, forge.Merge{Method: forge.MergeMethod(in.Policy.Method), HeadCommit: pr.HeadCommit})
 	if err != nil {
 		return r.notMerged(ctx, in, err)
 	}
 	pr.State, pr.MergeCommit = forge.Merged, commit
 	return r.merged(ctx, in, pr)
+}
+
+// sameHead reports whether the head of a pull request is what was tested. One that GitLab has rebased for a
+// merge that was interrupted is, if it has exactly the files that were tested.
+func (r Repository) sameHead(ctx context.Context, in contract.QueueMergeInput, pr forge.PullRequest) (bool, error) {
+	if pr.HeadCommit == in.Part.Head || r.Service.Kind() != forge.GitLab || in.Policy.Method != string(forge.MergeRebase) {
+		return pr.HeadCommit == in.Part.Head, nil
+	}
+	tree, err := r.Workspaces.TreeOf(ctx, r.Remote, pr.HeadCommit)
+	return tree == in.Part.Tree, err
 }
 
 // notMerged explains why a forge did not merge a pull request.
@@ -332,11 +484,17 @@ func (r Repository) notMerged(ctx context.Context, in contract.QueueMergeInput, 
 		return contract.QueueMergeResult{}, why
 	}
 	pr, err := r.Service.PullRequest(ctx, r.Path, in.Part.Number)
-	switch {
-	case err != nil:
+	if err != nil {
 		return contract.QueueMergeResult{}, err
-	case pr.State == forge.Open && pr.HeadCommit != in.Part.Head:
-		return contract.QueueMergeResult{Moved: true}, nil
+	}
+	if pr.State == forge.Merged {
+		return r.merged(ctx, in, pr)
+	}
+	if same, err := r.sameHead(ctx, in, pr); err != nil || !same {
+		return contract.QueueMergeResult{Refused: newerCommits}, err
+	}
+	if base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base); err != nil || base != in.Base {
+		return contract.QueueMergeResult{Moved: true}, err
 	}
 	return contract.QueueMergeResult{Refused: "the forge does not merge it: " + code(fault.Of(why).Message)}, nil
 }
@@ -352,7 +510,7 @@ func (r Repository) merged(ctx context.Context, in contract.QueueMergeInput, pr 
 		return contract.QueueMergeResult{}, err
 	}
 	out := contract.QueueMergeResult{Merged: true, Commit: pr.MergeCommit, Base: base, Moved: tree != in.Part.Tree}
-	if !in.Policy.DeleteBranch || pr.FromFork || pr.Head == in.Queue.Base {
+	if !in.Policy.DeleteBranch || !in.OfRun || pr.FromFork || pr.Head == in.Queue.Base {
 		return out, nil
 	}
 	note, err := r.deleteBranch(ctx, in.Part.Number)
@@ -362,7 +520,8 @@ func (r Repository) merged(ctx context.Context, in contract.QueueMergeInput, pr 
 	return out, err
 }
 
-// deleteBranch deletes the branch of a pull request that was merged, unless it has newer commits.
+// deleteBranch deletes the branch of the pull request of a run that was merged, unless it has newer commits.
+// Other branches may be of use to people, such as one that is merged into another again and again.
 func (r Repository) deleteBranch(ctx context.Context, number int64) (note string, err error) {
 	pr, err := r.Service.PullRequest(ctx, r.Path, number)
 	if err != nil {

@@ -1,6 +1,7 @@
 package mergequeue_test
 
 import (
+	"context"
 	"net/url"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/forge/forgehttp"
 	"github.com/rocketgpt/orchestrator/internal/forge/forgetest"
 	"github.com/rocketgpt/orchestrator/internal/forge/github"
+	"github.com/rocketgpt/orchestrator/internal/forge/gitlab"
 	"github.com/rocketgpt/orchestrator/internal/mergequeue"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
@@ -31,6 +33,8 @@ type world struct {
 
 	hub  *forgetest.GitHub
 	repo *forgetest.Repository
+
+	faults *forgetest.Faults
 }
 
 func newWorld(t *testing.T) world {
@@ -47,13 +51,35 @@ func newWorld(t *testing.T) world {
 	t.Cleanup(func() { _ = blobs.Close() })
 	workspaces, err := workspace.New(workspace.Options{CacheDir: t.TempDir(), Blobs: blobs})
 	require.NoError(t, err)
-	return world{mergequeue.Repository{Service: service, Path: path, Remote: repo.Dir(), Workspaces: workspaces}, hub, repo}
+	return world{mergequeue.Repository{Service: service, Path: path, Remote: repo.Dir(), Workspaces: workspaces}, hub, repo, hub.Faults}
 }
 
 func (w world) open(t *testing.T, branch string, files map[string]string) forge.PullRequest {
 	t.Helper()
 	w.repo.Push(branch, files)
 	pr, err := w.Service.CreatePullRequest(t.Context(), path, forge.NewPullRequest{Head: branch, Base: "main", Title: branch})
+	require.NoError(t, err)
+	return pr
+}
+
+// newLab returns a world whose forge is a GitLab.
+func newLab(t *testing.T) world {
+	t.Helper()
+	w, lab := newWorld(t), forgetest.NewGitLab(t)
+	u, err := url.Parse(lab.URL())
+	require.NoError(t, err)
+	service, err := gitlab.New(forgehttp.Options{Name: "lab", URL: u, Token: forgehttp.Static(forgetest.BotToken), Timeout: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(service.Close)
+	w.repo = lab.Repository(path)
+	w.Service, w.Remote, w.faults = service, w.repo.Dir(), lab.Faults
+	return w
+}
+
+// read returns a pull request as it is now.
+func (w world) read(t *testing.T, pr forge.PullRequest) forge.PullRequest {
+	t.Helper()
+	pr, err := w.Service.PullRequest(t.Context(), path, pr.Number)
 	require.NoError(t, err)
 	return pr
 }
@@ -70,7 +96,7 @@ func (w world) build(t *testing.T, p contract.MergePolicy, prs ...forge.PullRequ
 	t.Helper()
 	in := contract.QueueCandidateInput{Queue: ref, Policy: p, Most: p.Batch, At: time.Unix(1_800_000_000, 0)}
 	for _, pr := range prs {
-		in.Wanted = append(in.Wanted, contract.QueueWanted{Number: pr.Number, Since: in.At})
+		in.Wanted = append(in.Wanted, contract.QueueWanted{Number: pr.Number, Head: pr.HeadCommit, Since: in.At})
 	}
 	out, err := w.Build(t.Context(), in)
 	require.NoError(t, err)
@@ -91,6 +117,9 @@ func TestACandidateHasWhatIsReadyAndSaysWhyNotTheRest(t *testing.T) {
 	w.repo.Push("main", map[string]string{"README.md": "y\n"})
 	red := w.open(t, "red", map[string]string{"c.txt": "c\n"})
 	w.repo.Require("ci")
+	for _, pr := range []forge.PullRequest{one, two, clash, behind} {
+		w.repo.Job(pr.HeadCommit, "ci", forge.CheckSuccess, "")
+	}
 	w.repo.Job(red.HeadCommit, "ci", forge.CheckFailure, "")
 	running := w.open(t, "running", map[string]string{"d.txt": "d\n"})
 	w.repo.Job(running.HeadCommit, "ci", forge.CheckPending, "")
@@ -139,29 +168,144 @@ func TestThePolicyDecidesWhatIsReady(t *testing.T) {
 	expect(contract.QueueRefused, "it has the label `stop`")
 	require.NoError(t, w.Service.RemoveLabel(t.Context(), path, on, "stop"))
 	expect(contract.QueueRefused, "it needs the approvals of 1 people for its newest commit and has 0")
+	w.repo.ApproveAs(forgetest.Stranger, pr.Number)
+	expect(contract.QueueRefused, "and has 0; only those of people who may write to the repository count")
 	w.repo.Approve(pr.Number)
 	expect(contract.QueueIncluded, "")
 }
 
-func TestAPullRequestThatWasAddedForACommitIsNotMergedWithAnother(t *testing.T) {
+func TestOnlyBranchesOfRunsAreDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pr := w.open(t, "develop", map[string]string{"a.txt": "a\n"})
+	p := policy(func(p *contract.MergePolicy) { p.DeleteBranch = true })
+	c := w.build(t, p, pr)
+	out, err := w.Merge(t.Context(), contract.QueueMergeInput{Queue: ref, Policy: p, Part: c.Parts[0], Base: c.Base})
+	require.NoError(t, err)
+	require.True(t, out.Merged)
+	require.Equal(t, pr.HeadCommit, w.repo.Head("develop"))
+}
+
+func TestACheckThatWasNotReportedYetIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.repo.Require("ci", "rgpt/verify")
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	w.repo.Job(pr.HeadCommit, "ci", forge.CheckSuccess, "")
+	part := w.build(t, policy(nil), pr).Parts[0]
+	require.Equal(t, []any{contract.QueueNotYet, "its check `rgpt/verify` was not reported"}, []any{part.Verdict, part.Reason})
+	late := time.Unix(1_900_000_000, 0)
+	ready, err := w.Ready(t.Context(), pr, policy(nil), late, late.Add(time.Second))
+	require.NoError(t, err)
+	require.Equal(t, []any{contract.QueueRefused, "its check `rgpt/verify` was not reported in time"}, []any{ready.Verdict, ready.Reason})
+	w.repo.Job(pr.HeadCommit, "rgpt/verify", forge.CheckSuccess, "")
+	c := w.build(t, policy(nil), pr)
+	require.Equal(t, contract.QueueIncluded, c.Parts[0].Verdict)
+	require.Equal(t, []string{"ci"}, c.Required, "statuses of runs are about one pull request")
+}
+
+// asGitea is a forge that names checks as Gitea's Actions do.
+type asGitea struct{ forge.Service }
+
+func (asGitea) Kind() forge.Kind { return forge.Gitea }
+
+func TestAnActionOfGiteaIsTheSameCheckForAnotherEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Service = asGitea{w.Service}
+	w.repo.Require("ci / test (pull_request)")
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	w.repo.Job(pr.HeadCommit, "ci / test (pull_request)", forge.CheckSuccess, "")
+	c := w.build(t, policy(nil), pr)
+	require.Equal(t, []string{"ci / test"}, c.Required)
+	check := func() string {
+		t.Helper()
+		out, err := w.Checks(t.Context(), contract.QueueChecksInput{Queue: ref, Commit: c.Commit, Required: c.Required, Poll: time.Millisecond, Wait: time.Millisecond})
+		require.NoError(t, err)
+		return out.Result
+	}
+	require.Equal(t, contract.QueuePending, check())
+	w.repo.Job(c.Commit, "ci / test (push)", forge.CheckFailure, "")
+	require.Equal(t, contract.QueueRed, check())
+	w.repo.Job(c.Commit, "ci / test (push)", forge.CheckSuccess, "")
+	require.Equal(t, contract.QueueGreen, check())
+}
+
+// vanished is a forge that still shows the commit of a pull request that its repository does not have.
+type vanished struct {
+	forge.Service
+	number int64
+}
+
+const absent = "1111111111111111111111111111111111111111"
+
+func (v vanished) PullRequest(ctx context.Context, repo string, number int64) (forge.PullRequest, error) {
+	pr, err := v.Service.PullRequest(ctx, repo, number)
+	if number == v.number {
+		pr.HeadCommit = absent
+	}
+	return pr, err
+}
+
+func TestAPullRequestWhoseCommitCannotBeFetchedStopsNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, two := w.open(t, "one", map[string]string{"a.txt": "a\n"}), w.open(t, "two", map[string]string{"b.txt": "b\n"})
+	w.Service = vanished{w.Service, one.Number}
+	one.HeadCommit = absent
+	c := w.build(t, policy(nil), one, two)
+	require.Equal(t, contract.QueueRefused, c.Parts[0].Verdict)
+	require.Contains(t, c.Parts[0].Reason, "its commit cannot be fetched: `")
+	require.Equal(t, contract.QueueIncluded, c.Parts[1].Verdict)
+}
+
+func TestOnlyTheCommitThatWasAddedIsTested(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
-	in := contract.QueueCandidateInput{
-		Queue: ref, Policy: policy(nil), Most: 8, At: time.Unix(1_800_000_000, 0),
-		Wanted: []contract.QueueWanted{{Number: pr.Number, Only: pr.HeadCommit}},
+	w.repo.Push("one", map[string]string{"a.txt": "pushed after it was added\n"})
+	part := w.build(t, policy(nil), pr).Parts[0]
+	require.Equal(t, contract.QueueRefused, part.Verdict)
+	require.Equal(t, "it has newer commits than when it was added", part.Reason)
+}
+
+func TestWhatIsForbiddenDuringTheTestIsNotMerged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	on := forge.OnPullRequest(pr.Number)
+	c := w.build(t, policy(nil), pr)
+	in := contract.QueueMergeInput{Queue: ref, Policy: policy(nil), Part: c.Parts[0], Base: c.Base}
+	main := w.repo.Head("main")
+	expect := func(in contract.QueueMergeInput, reason string) {
+		t.Helper()
+		out, err := w.Merge(t.Context(), in)
+		require.NoError(t, err)
+		require.Contains(t, out.Refused, reason)
+		require.Equal(t, contract.QueueMergeResult{Refused: out.Refused}, out)
+		require.Equal(t, main, w.repo.Head("main"))
 	}
-	c, err := w.Build(t.Context(), in)
+	in.Queue.Base = "release"
+	expect(in, "its base is now `main`")
+	in.Queue.Base = "main"
+	in.Policy.Approvals = 1
+	expect(in, "it needs the approvals of 1 people")
+	in.Policy.Approvals, in.Policy.Labels = 0, []string{"ready"}
+	expect(in, "it does not have the label `ready`")
+	w.repo.Label(on, "ready", "stop")
+	in.Policy.BlockedLabels = []string{"stop"}
+	expect(in, "it has the label `stop`")
+	require.NoError(t, w.Service.RemoveLabel(t.Context(), path, on, "stop"))
+	draft := true
+	_, err := w.Service.UpdatePullRequest(t.Context(), path, pr.Number, forge.PullRequestChange{Draft: &draft})
 	require.NoError(t, err)
-	require.Equal(t, contract.QueueIncluded, c.Parts[0].Verdict)
-	require.Equal(t, pr.HeadCommit, c.Parts[0].Only)
-	theirs := w.repo.Push("one", map[string]string{"b.txt": "by hand\n"})
-	c, err = w.Build(t.Context(), in)
+	expect(in, "it is a draft")
+	draft = false
+	_, err = w.Service.UpdatePullRequest(t.Context(), path, pr.Number, forge.PullRequestChange{Draft: &draft})
 	require.NoError(t, err)
-	require.Empty(t, c.Commit)
-	require.Equal(t, contract.QueueRefused, c.Parts[0].Verdict)
-	require.Equal(t, theirs, c.Parts[0].Head)
-	require.Equal(t, "it was added for commit "+pr.HeadCommit[:12]+", but its head is now `"+theirs[:12]+"`", c.Parts[0].Reason)
+	out, err := w.Merge(t.Context(), in)
+	require.NoError(t, err)
+	require.True(t, out.Merged)
 }
 
 func TestAMergeWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
@@ -170,7 +314,7 @@ func TestAMergeWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
 	p := policy(func(p *contract.MergePolicy) { p.DeleteBranch = true })
 	c := w.build(t, p, pr)
-	in := contract.QueueMergeInput{Queue: ref, Policy: p, Part: c.Parts[0], Base: c.Base}
+	in := contract.QueueMergeInput{Queue: ref, Policy: p, Part: c.Parts[0], Base: c.Base, OfRun: true}
 	w.hub.Add(forgetest.Fault{Method: "PUT", Path: "/merge", AfterEffect: true})
 	_, err := w.Merge(t.Context(), in)
 	require.Error(t, err)
@@ -183,6 +327,33 @@ func TestAMergeWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	again, err := w.Merge(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, out, again)
+}
+
+func TestAHeadThatGitLabRebasedIsMergedIfItHasWhatWasTested(t *testing.T) {
+	t.Parallel()
+	w := newLab(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	w.repo.Push("main", map[string]string{"b.txt": "b\n"})
+	w.repo.Approve(pr.Number)
+	p := policy(func(p *contract.MergePolicy) { p.Method, p.Approvals = "rebase", 1 })
+	c := w.build(t, p, pr)
+	require.Equal(t, contract.QueueIncluded, c.Parts[0].Verdict, c.Parts[0].Reason)
+	in := contract.QueueMergeInput{Queue: ref, Policy: p, Part: c.Parts[0], Base: c.Base}
+	w.faults.Add(forgetest.Fault{Method: "PUT", Path: "/merge_requests/1/merge", Status: 503})
+	_, err := w.Merge(t.Context(), in)
+	require.Error(t, err)
+	require.NotEqual(t, pr.HeadCommit, w.repo.Head("one"), "it was rebased")
+
+	other := in
+	other.Part.Tree = "another"
+	out, err := w.Merge(t.Context(), other)
+	require.NoError(t, err)
+	require.Equal(t, contract.QueueMergeResult{Refused: "it has newer commits than when it was added"}, out)
+
+	out, err = w.Merge(t.Context(), in)
+	require.NoError(t, err)
+	require.True(t, out.Merged)
+	require.False(t, out.Moved)
 }
 
 func TestNothingIsMergedOntoABaseThatHasMoved(t *testing.T) {
@@ -209,7 +380,8 @@ func TestNothingIsMergedOntoABaseThatHasMoved(t *testing.T) {
 	w.repo.Push("two", map[string]string{"b.txt": "pushed after the test\n"})
 	out, err = w.Merge(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, contract.QueueMergeResult{Moved: true}, out, "the head has moved")
+	require.Equal(t, contract.QueueMergeResult{Refused: "it has newer commits than when it was added"}, out)
+	require.Equal(t, forge.Open, w.read(t, next).State)
 	w.repo.Close(forge.OnPullRequest(next.Number))
 	out, err = w.Merge(t.Context(), in)
 	require.NoError(t, err)

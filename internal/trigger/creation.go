@@ -17,9 +17,16 @@ import (
 func Key(trigger, delivery string) string { return "trigger:" + trigger + ":" + delivery }
 
 // creation describes the run of a firing. Only the configuration decides what it may do.
-func (s *Service) creation(t config.Trigger, f triggers.Firing) control.Creation {
+func (s *Service) creation(t config.Trigger, f triggers.Firing) (control.Creation, error) {
+	repo := t.Repo
+	if repo == "" {
+		var err error
+		if repo, err = s.Forges.Remote(t.Forge, t.Repository); err != nil {
+			return control.Creation{}, err
+		}
+	}
 	c := control.Creation{
-		Repo: cmp.Or(t.Repo, CloneURL(s.Forges[t.Forge], t.Repository)), Base: t.Base, Goal: t.Goal, Issue: f.Payload.Issue, Project: t.Project,
+		Repo: repo, Base: t.Base, Goal: t.Goal, Issue: f.Payload.Issue, Project: t.Project,
 		Release: t.Release, Settings: t.Settings, Labels: t.Labels, Key: Key(f.Trigger, f.Delivery), By: contract.ByTrigger(f.Trigger),
 	}
 	if f.Payload.Person != "" {
@@ -37,20 +44,11 @@ func (s *Service) creation(t config.Trigger, f triggers.Firing) control.Creation
 	case f.Payload.Text != "": // a comment; the issue needs room as well
 		c.Description = describe(f.Payload, room/2)
 	}
-	return c
+	return c, nil
 }
 
 // describedBelow is the goal of a run that a person wants from a trigger without a goal of its own.
 const describedBelow = "Resolve the problem that is described below"
-
-// CloneURL returns the address from which a repository of a forge is cloned.
-func CloneURL(f config.Forge, repository string) string {
-	base := f.URL
-	if base == "" {
-		base = map[string]string{"github": "https://github.com", "gitlab": "https://gitlab.com"}[f.Kind]
-	}
-	return strings.TrimRight(base, "/") + "/" + strings.Trim(repository, "/") + ".git"
-}
 
 // minText is the least number of bytes that the text of a delivery gets in a goal.
 const minText = 100

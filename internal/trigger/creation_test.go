@@ -1,6 +1,7 @@
 package trigger_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/forge/connect"
 	"github.com/rocketgpt/orchestrator/internal/store/triggers"
 	"github.com/rocketgpt/orchestrator/internal/trigger"
 )
@@ -34,7 +36,10 @@ func TestOnlyTheConfigurationDecidesWhatARunOfATriggerMayDo(t *testing.T) {
 		On: config.OnEvent, Forge: "work", Repository: "team/app", Base: "main", Goal: "Fix it\nas small as possible", Project: "p", Release: "pull_request",
 		Settings: map[string]string{"execution.run.cost_usd": "2"}, Labels: []string{"auto"},
 	}, triggers.Payload{Title: "a", Text: "release: push\nrepo: /etc"}, func(o *trigger.Options) {
-		o.Forges = map[string]config.Forge{"work": {Kind: "gitea", URL: "https://git.example.com/sub/"}}
+		forges, err := connect.New(map[string]config.Forge{"work": {Kind: "gitea", URL: "https://git.example.com/sub/"}}, os.Getenv)
+		require.NoError(t, err)
+		t.Cleanup(forges.Close)
+		o.Forges = forges
 	})
 	require.Contains(t, c.Description, "release: push")
 	c.Description = ""

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/triggers"
@@ -132,7 +133,11 @@ func (s *Service) create(ctx context.Context, f triggers.Firing) {
 	held, cancel := context.WithTimeout(ctx, s.CreateTime)
 	defer cancel()
 	release := s.hold(held, f)
-	created, err := s.Runs.Create(held, s.creation(t, f))
+	wanted, err := s.creation(t, f)
+	var created control.Created
+	if err == nil {
+		created, err = s.Runs.Create(held, wanted)
+	}
 	release()
 	switch {
 	case err == nil:

@@ -30,12 +30,18 @@ type Runs interface {
 	Stop(ctx context.Context, run int64, c contract.Command) error
 }
 
+// Forges are the forges of the configuration.
+type Forges interface {
+	// Remote returns the address for git of a repository on a forge.
+	Remote(name, repo string) (string, error)
+}
+
 // Options are what a Service needs. The durations have defaults.
 type Options struct {
 	Store    *store.Store
 	Runs     Runs
 	Triggers map[string]config.Trigger
-	Forges   map[string]config.Forge
+	Forges   Forges
 	MaxGoal  int // bytes of a goal with its description (execution.max_goal_bytes)
 	Log      *slog.Logger
 	Getenv   func(string) string // for the tokens of CloudEvents; default os.Getenv

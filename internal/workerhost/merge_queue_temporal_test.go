@@ -119,6 +119,17 @@ func TestAQueueContinuesWhereItsWorkersStopped(t *testing.T) {
 	}
 	_, err := runs.CommandQueue(t.Context(), control.QueueRequest{Action: contract.QueueSkip, PullRequest: w.hub.URL() + "/" + queuedRepo + "/pull/999"})
 	require.ErrorContains(t, err, "pull request 999 of octo/app is not in a merge queue")
+	for ref, why := range map[contract.QueueRef]string{
+		{Repo: queuedRepo, Base: "no-such-branch"}: "no-such-branch", {Repo: queuedRepo, Base: "change-1"}: "no pull request was added to it yet",
+	} {
+		_, err = runs.CommandQueue(t.Context(), control.QueueRequest{Action: contract.QueuePause, Queue: ref})
+		require.ErrorContains(t, err, why)
+	}
+	for _, action := range []contract.QueueAction{contract.QueuePause, contract.QueueResume} {
+		ack, err := runs.CommandQueue(t.Context(), control.QueueRequest{Action: action, Queue: contract.QueueRef{Repo: strings.ToUpper(queuedRepo)}})
+		require.NoError(t, err)
+		require.True(t, ack.Applied, "forges ignore the case of paths")
+	}
 	ended := func() (q mergequeues.MergeQueue) {
 		all, err := mergequeues.List(t.Context(), w.parts.Store, mergequeues.Filter{Ended: 100})
 		require.NoError(t, err)

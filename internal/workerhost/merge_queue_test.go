@@ -131,7 +131,7 @@ func (w *queueWorld) open(t *testing.T, branch string, files map[string]string, 
 	w.env.RegisterDelayedCallback(func() {
 		w.env.UpdateWorkflow(contract.UpdateQueue, branch, &testsuite.TestUpdateCallback{
 			OnAccept: func() {}, OnReject: func(err error) { require.NoError(t, err) }, OnComplete: func(_ any, err error) { require.NoError(t, err) },
-		}, contract.QueueCommand{ID: "add/" + branch, Action: contract.QueueAdd, Number: pr.Number, By: "ann", Title: pr.Title, URL: pr.URL, Policy: w.policy()})
+		}, contract.QueueCommand{ID: "add/" + branch, Action: contract.QueueAdd, Number: pr.Number, Head: head, RunID: 1, By: "ann", Title: pr.Title, URL: pr.URL, Policy: w.policy()})
 	}, 0)
 	return pr.Number
 }

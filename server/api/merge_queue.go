@@ -24,17 +24,28 @@ func (s *Server) mergeQueueOperations(api huma.API) {
 		queues, err := s.Runs.MergeQueues(ctx, mergequeues.Filter{QueueRef: contract.QueueRef{Forge: in.Forge, Repo: in.Repository, Base: in.Base}, Ended: in.Ended})
 		return answered(apitypes.MergeQueues{MergeQueues: queues}, err)
 	})
-	command := operation(http.MethodPost, "/api/merge-queues/{action}", "command-merge-queue", "steering", "Add a pull request to its merge queue, remove it or move it to the end; pause or resume a queue", http.StatusConflict, http.StatusUnprocessableEntity)
-	handle(s, api, command, func(ctx context.Context, in *struct {
-		Keyed
+	for _, c := range []struct {
+		action  contract.QueueAction
+		summary string
+	}{
+		{contract.QueueAdd, "Add a pull request to the merge queue of its base"},
+		{contract.QueueRemove, "Remove a pull request from its merge queue"},
+		{contract.QueueSkip, "Move a pull request to the end of its merge queue"},
+		{contract.QueuePause, "Pause a merge queue"},
+		{contract.QueueResume, "Resume a merge queue"},
+	} {
+		name := string(c.action)
+		command := operation(http.MethodPost, "/api/merge-queues/"+name, name+"-merge-queue", "steering", c.summary, http.StatusConflict, http.StatusUnprocessableEntity)
+		handle(s, api, command, func(ctx context.Context, in *struct {
+			Keyed
 
-		Action contract.QueueAction `path:"action" enum:"add,remove,skip,pause,resume"`
-		Body   apitypes.QueueRequest
-	}) (*body[contract.QueueAck], error) {
-		b := in.Body
-		return answered(s.Runs.CommandQueue(ctx, control.QueueRequest{
-			Action: in.Action, PullRequest: b.PullRequest, Queue: contract.QueueRef{Forge: b.Forge, Repo: b.Repository, Base: b.Base},
-			By: cmp.Or(b.By, contract.ByAPI), Reason: b.Reason, Key: in.id("queue-" + string(in.Action)),
-		}))
-	})
+			Body apitypes.QueueRequest
+		}) (*body[contract.QueueAck], error) {
+			b := in.Body
+			return answered(s.Runs.CommandQueue(ctx, control.QueueRequest{
+				Action: c.action, PullRequest: b.PullRequest, Queue: contract.QueueRef{Forge: b.Forge, Repo: b.Repository, Base: b.Base},
+				By: cmp.Or(b.By, contract.ByAPI), Reason: b.Reason, Key: in.id("queue-" + name),
+			}))
+		})
+	}
 }

@@ -22,6 +22,11 @@ const (
 	firstCommand = time.Minute
 	// checksWait is how long one activity waits for checks.
 	checksWait = 10 * time.Minute
+	// After an outage, the queue tries again, first after minOutage, then each time after twice as long, up to
+	// maxOutage. It pauses if the outage takes longer than outageTime.
+	minOutage  = time.Minute
+	maxOutage  = 10 * time.Minute
+	outageTime = 24 * time.Hour
 )
 
 // Workflow is the merge queue of a branch. It ends when it is empty and not paused.
@@ -52,6 +57,27 @@ type machine struct {
 	saving    workflow.Mutex
 	handled   int                 // commands since the execution began
 	notBefore map[int64]time.Time // when pull requests whose own checks run can be tested
+	outage    outage
+}
+
+// outage is a time in which what the queue needs is not available.
+type outage struct {
+	since, until time.Time // until: of the next attempt; zero without an outage
+	wait         time.Duration
+}
+
+// next notes another failed attempt, and reports whether there will be one more.
+func (o *outage) next(now time.Time) bool {
+	if o.since.IsZero() {
+		o.since = now
+	}
+	if now.Sub(o.since) >= outageTime {
+		*o = outage{}
+		return false
+	}
+	o.wait = min(max(2*o.wait, minOutage), maxOutage)
+	o.until = now.Add(o.wait)
+	return true
 }
 
 func (m *machine) check(_ workflow.Context, c contract.QueueCommand) error {
@@ -114,10 +140,16 @@ func (m *machine) run(ctx workflow.Context) error {
 			}
 			continue
 		}
-		if err := m.round(ctx, group, most); err != nil {
-			if temporal.IsCanceledError(err) || ctx.Err() != nil {
-				return err
-			}
+		switch err := m.round(ctx, group, most); {
+		case err == nil:
+			m.outage = outage{}
+		case temporal.IsCanceledError(err) || ctx.Err() != nil:
+			return err
+		case fault.Of(err).Class == contract.ClassInfra && m.outage.next(workflow.Now(ctx)):
+			m.log.Warn("The merge queue waits, because something that it needs is not available", "error", err, "until", m.outage.until)
+			m.queue.Outage(group)
+		default:
+			m.outage = outage{}
 			m.log.Warn("The merge queue pauses, because something outside of it failed", "error", err)
 			m.queue.Pause(contract.BySystem, fault.Of(err).Message, workflow.Now(ctx))
 		}
@@ -153,6 +185,9 @@ func (m *machine) next(ctx workflow.Context) (group []int64, most int, wait time
 		return nil, 0, 0
 	}
 	now := workflow.Now(ctx)
+	if left := m.outage.until.Sub(now); left > 0 {
+		return nil, 0, left
+	}
 	later := map[int64]bool{}
 	for _, e := range m.queue.Entries {
 		if at := m.notBefore[e.Number]; at.After(now) {
@@ -181,7 +216,7 @@ func (m *machine) round(ctx workflow.Context, group []int64, most int) error {
 	in := contract.QueueCandidateInput{Queue: m.queue.Ref, Policy: m.queue.Policy, Most: most, At: workflow.Now(ctx)}
 	for _, number := range group {
 		e, _ := m.queue.Entry(number)
-		in.Wanted = append(in.Wanted, contract.QueueWanted{Number: number, Only: e.Only, Since: e.AddedAt})
+		in.Wanted = append(in.Wanted, contract.QueueWanted{Number: number, Head: e.Head, Since: since(e, in.At)})
 	}
 	var built contract.QueueCandidate
 	if err := workflow.ExecuteActivity(options.Remote(ctx, contract.QueueReleaser, options.LongWork), contract.ActivityQueueCandidate, in).Get(ctx, &built); err != nil {
@@ -193,7 +228,7 @@ func (m *machine) round(ctx workflow.Context, group []int64, most int) error {
 			m.notBefore[p.Number] = workflow.Now(ctx).Add(in.Policy.CheckPoll)
 		}
 	}
-	tested, returned := m.queue.Built(built)
+	tested, returned := m.queue.Built(built, in.At)
 	m.sendBack(ctx, in.Policy, returned)
 	if len(tested) == 0 || m.queue.Paused != nil {
 		m.queue.Wait(tested, "")
@@ -207,6 +242,14 @@ func (m *machine) round(ctx workflow.Context, group []int64, most int) error {
 	m.queue.Wait(m.left(tested), "")
 	m.cleanUp(ctx, built.Branch)
 	return err
+}
+
+// since returns since when the own checks of a pull request are waited for.
+func since(e contract.QueueEntry, now time.Time) time.Time {
+	if e.Since != nil {
+		return *e.Since
+	}
+	return now
 }
 
 // left returns the parts that are tested or merged at the moment.
@@ -284,8 +327,9 @@ func (m *machine) merge(ctx workflow.Context, policy contract.MergePolicy, base 
 			return err
 		}
 		var done contract.QueueMergeResult
+		e, _ := m.queue.Entry(p.Number)
 		err := workflow.ExecuteActivity(options.Remote(ctx, contract.QueueReleaser, options.LongWork), contract.ActivityQueueMerge,
-			contract.QueueMergeInput{Queue: m.queue.Ref, Policy: policy, Part: p, Base: base}).Get(ctx, &done)
+			contract.QueueMergeInput{Queue: m.queue.Ref, Policy: policy, Part: p, Base: base, OfRun: e.RunID != 0}).Get(ctx, &done)
 		switch {
 		case err != nil:
 			return err

@@ -40,7 +40,7 @@ func (s *Set) Issue(address string) (Issue, error) {
 	}
 	service, err := f.connect()
 	return Issue{
-		Service: service, Forge: f.name, Repo: repo, Number: number, URL: f.issue(repo, number), Clone: f.url.String() + "/" + repo + ".git",
+		Service: service, Forge: f.name, Repo: repo, Number: number, URL: f.issue(repo, number), Clone: f.remote(repo),
 	}, err
 }
 

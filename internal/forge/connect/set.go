@@ -97,6 +97,16 @@ func (s *Set) notNamed(name string) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "no forge is named %q; the setting forges has: %s", name, cmp.Or(strings.Join(s.Names(), ", "), "none"))
 }
 
+// remote returns the address for git of a repository. Git uses no http: a forge whose API is reached by it
+// has its repositories at the first of its further hosts, over https.
+func (f *configured) remote(repo string) string {
+	at := *f.url
+	if at.Scheme == "http" && len(f.settings.Hosts) > 0 {
+		at.Scheme, at.Host = "https", f.settings.Hosts[0]
+	}
+	return at.JoinPath(repo + ".git").String()
+}
+
 // Remote returns the address for git of a repository on a forge, without credentials.
 func (s *Set) Remote(name, repo string) (string, error) {
 	for _, f := range s.forges {
@@ -106,7 +116,7 @@ func (s *Set) Remote(name, repo string) (string, error) {
 		if _, _, err := forge.SplitRepository(forge.Kind(f.settings.Kind), repo); err != nil {
 			return "", err
 		}
-		return f.url.JoinPath(repo + ".git").String(), nil
+		return f.remote(repo), nil
 	}
 	return "", s.notNamed(name)
 }

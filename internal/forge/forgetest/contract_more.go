@@ -50,7 +50,15 @@ func testStatuses(t *testing.T, w World) {
 	require.Empty(t, log, "a status has no log")
 
 	if w.Require != nil {
+		required, err := s.RequiredChecks(ctx, w.Repo, "main")
+		require.NoError(t, err)
+		require.Empty(t, required)
 		w.Require("rgpt/verify")
+		required, err = s.RequiredChecks(ctx, w.Repo, "main")
+		require.NoError(t, err)
+		if s.Kind() != forge.GitLab { // it has no names of them
+			require.Equal(t, []string{"rgpt/verify"}, required)
+		}
 		checks, err = s.Checks(ctx, w.Repo, head)
 		require.NoError(t, err)
 		for _, check := range checks {
@@ -241,6 +249,7 @@ func wholeRepository(t *testing.T, s forge.Service, repo string) map[string]erro
 	out["DeleteBranch"] = s.DeleteBranch(ctx, repo, "x")
 	out["SetStatus"] = s.SetStatus(ctx, repo, commit, forge.Status{Context: "c", State: forge.CheckSuccess})
 	_, out["Checks"] = s.Checks(ctx, repo, commit)
+	_, out["RequiredChecks"] = s.RequiredChecks(ctx, repo, "main")
 	_, out["Issues"] = s.Issues(ctx, repo, "x", time.Time{})
 	return out
 }
@@ -288,6 +297,8 @@ func testHostileNames(t *testing.T, w World) {
 		requireFailure(t, w.Service.DeleteBranch(t.Context(), w.Repo, branch), contract.ClassConfig, contract.CodeBadRequest)
 		if branch != "" {
 			_, err := w.Service.Branch(t.Context(), w.Repo, branch)
+			requireFailure(t, err, contract.ClassConfig, contract.CodeBadRequest)
+			_, err = w.Service.RequiredChecks(t.Context(), w.Repo, branch)
 			requireFailure(t, err, contract.ClassConfig, contract.CodeBadRequest)
 		}
 		_, err := w.Service.CreatePullRequest(t.Context(), w.Repo, forge.NewPullRequest{Head: branch, Base: "main", Title: "t"})

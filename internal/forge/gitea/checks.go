@@ -149,6 +149,27 @@ func (c *call) required(commit string) (func(string) bool, error) {
 	return func(name string) bool { return requires(branch.StatusCheckContexts, name) }, nil
 }
 
+// RequiredChecks returns the contexts that the protection of a branch requires by name. Patterns, and a
+// protection that requires all statuses, name none.
+func (s *Service) RequiredChecks(ctx context.Context, repo, base string) ([]string, error) {
+	c, err := s.begin(ctx, repo, fmt.Sprintf("read the required checks of the branch %q", fault.Clip(base, maxShown)))
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkBranch(base); err != nil {
+		return nil, err
+	}
+	branch, _, err := c.api.GetRepoBranch(c.owner, c.name, base)
+	if err != nil || !branch.EnableStatusCheck {
+		return nil, c.explain(err)
+	}
+	names := slices.DeleteFunc(slices.Clone(branch.StatusCheckContexts), func(pattern string) bool {
+		return strings.ContainsAny(pattern, `*?[{\`)
+	})
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
 // requires reports whether patterns of contexts include one. Without a pattern, all are required.
 func requires(patterns []string, name string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool {

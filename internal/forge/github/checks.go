@@ -2,7 +2,9 @@ package github
 
 import (
 	"context"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -141,7 +143,35 @@ func stateOf(status, conclusion string) forge.CheckState {
 // requires: those of its open pull requests, or else the default branch.
 func (c *call) required(commit string) (map[string]bool, error) {
 	bases, err := c.bases(commit)
-	names := map[string]bool{}
+	if err != nil {
+		return nil, err
+	}
+	return c.requiredBy(bases...)
+}
+
+// RequiredChecks returns the names of the checks that merging into a branch requires.
+func (s *Service) RequiredChecks(ctx context.Context, repo, base string) ([]string, error) {
+	c, err := s.on(ctx, repo, "read the required checks of the branch %q", base)
+	if err != nil {
+		return nil, err
+	}
+	if err := forge.CheckBranch(base); err != nil {
+		return nil, c.fail(err)
+	}
+	names, err := c.requiredBy(base)
+	if err == nil && len(names) == 0 { // the failure of a repository that cannot be seen was left out
+		_, _, err = s.api.Repositories.Get(c.ctx, c.owner, c.name)
+	}
+	if err != nil {
+		return nil, c.fail(err)
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// requiredBy returns the names of the checks that the protection of branches requires, as far as the
+// credentials can see it.
+func (c *call) requiredBy(bases ...string) (names map[string]bool, err error) {
+	names = map[string]bool{}
 	for _, base := range bases {
 		for _, add := range []func(string, map[string]bool) error{c.ruled, c.protected} {
 			if failure := add(base, names); failure != nil && !hidden(failure) {

@@ -62,6 +62,23 @@ func TestADraftAndMissingChecksAreNotMerged(t *testing.T) {
 	require.NoError(t, err)
 }
 
+func TestAMergeWhoseBaseHasJustChangedCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	hub := forgetest.NewGitHub(t)
+	repo := hub.Repository("octo/app")
+	head := repo.Push("x", map[string]string{"a": "a\n"})
+	s := open(t, hub, forgetest.BotToken)
+	pr, err := s.CreatePullRequest(t.Context(), "octo/app", forge.NewPullRequest{Head: "x", Base: "main", Title: "t"})
+	require.NoError(t, err)
+	hub.Add(forgetest.Fault{Method: "PUT", Path: "/merge", Status: 405, Body: `{"message":"Base branch was modified. Review and try the merge again."}`})
+	merge := forge.Merge{Method: forge.MergeSquash, HeadCommit: head}
+	_, err = s.Merge(t.Context(), "octo/app", pr.Number, merge)
+	require.True(t, fault.Is(err, contract.CodeUnavailable), "%v", err)
+	require.Equal(t, contract.ClassInfra, fault.Of(err).Class)
+	_, err = s.Merge(t.Context(), "octo/app", pr.Number, merge)
+	require.NoError(t, err)
+}
+
 func TestErrorsOfMutationsHaveAClass(t *testing.T) {
 	t.Parallel()
 	hub := forgetest.NewGitHub(t)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	api "github.com/google/go-github/v88/github"
 
@@ -13,6 +14,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/forge/forgehttp"
 )
+
+// baseWait is the wait until GitHub has compared a pull request with a base that has changed.
+const baseWait = 3 * time.Second
 
 // FindPullRequest returns the open pull request from a branch of the repository into base.
 func (s *Service) FindPullRequest(ctx context.Context, repo, head, base string) (*forge.PullRequest, error) {
@@ -177,6 +181,9 @@ func (s *Service) Merge(ctx context.Context, repo string, number int64, merge fo
 		return pr.MergeCommit, nil
 	case code == http.StatusUnprocessableEntity, strings.Contains(message, "not allowed on this repository"):
 		return "", c.fail(err) // the method, not the change
+	case pr.State == forge.Open && pr.HeadCommit == merge.HeadCommit && strings.Contains(message, "Base branch was modified"):
+		// Its look for conflicts with the new base has not ended.
+		return "", c.fail(fault.New(contract.ClassInfra, contract.CodeUnavailable, "GitHub has not yet compared it with the newest commit of its base: %s", message).After(baseWait))
 	}
 	return "", c.conflict(pr, merge.HeadCommit, message)
 }

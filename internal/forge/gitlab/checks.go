@@ -42,6 +42,19 @@ func (s *Service) SetStatus(ctx context.Context, repo, commit string, set forge.
 	return c.fail(err)
 }
 
+// RequiredChecks returns no names: GitLab can only require that the whole pipeline succeeds.
+func (s *Service) RequiredChecks(ctx context.Context, repo, base string) ([]string, error) {
+	c, err := s.on(ctx, repo, "read the required checks of the branch %q", base)
+	if err != nil {
+		return nil, err
+	}
+	if err := forge.CheckBranch(base); err != nil {
+		return nil, c.fail(err)
+	}
+	_, err = c.project()
+	return nil, c.fail(err)
+}
+
 // Checks returns the last result of each status and job of a commit.
 func (s *Service) Checks(ctx context.Context, repo, commit string) ([]forge.Check, error) {
 	c, err := s.on(ctx, repo, "read the checks of commit %.12s", commit)

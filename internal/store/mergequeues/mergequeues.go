@@ -102,7 +102,7 @@ type Queued struct {
 	RunID    int64               `json:"run_id,omitempty" doc:"run that has the pull request"`
 	AddedBy  string              `json:"added_by,omitempty"`
 	AddedAt  time.Time           `json:"added_at"`
-	Head     string              `json:"head_commit,omitempty" doc:"commit that is tested or was merged"`
+	Head     string              `json:"head_commit,omitempty" doc:"commit that was added, which alone is tested and merged"`
 	Batch    string              `json:"batch,omitempty" doc:"branch of the commit that it was last tested in"`
 	Commit   string              `json:"merge_commit,omitempty" doc:"commit on the base"`
 	EndedAt  *time.Time          `json:"ended_at,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -23,6 +24,7 @@ const (
 	maxTitle     = 100 // bytes of a title
 	maxURL       = 300 // bytes of an address
 	maxReference = 64  // bytes of the id of a command
+	maxCommit    = 64  // characters of a commit
 )
 
 // Queue is a merge queue. Its exported fields are carried when the workflow continues as new.
@@ -105,13 +107,30 @@ func (q *Queue) sort() {
 	slices.SortFunc(q.Entries, func(a, b contract.QueueEntry) int { return cmp.Compare(a.Place, b.Place) })
 }
 
+// clip truncates a text in Markdown to at most n bytes, so that code and addresses in it stay whole: the rest of
+// a cut one could mention people or contain links.
+func clip(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	const mark = " …"
+	text = strings.TrimSuffix(fault.Clip(text, n), mark)
+	if at := strings.LastIndex(text, "(<"); at >= 0 && !strings.Contains(text[at:], ">)") {
+		text = text[:at]
+	}
+	if strings.Count(text, "`")%2 == 1 {
+		text = text[:strings.LastIndexByte(text, '`')]
+	}
+	return strings.TrimRight(text, " ") + mark
+}
+
 // end removes an entry from the queue.
 func (q *Queue) end(number int64, as contract.QueueState, reason, commit string) {
 	e := q.find(number)
 	if e == nil {
 		return
 	}
-	e.State, e.Reason, e.Commit = as, fault.Clip(reason, maxReason), commit
+	e.State, e.Reason, e.Commit = as, clip(reason, maxReason), commit
 	q.touch(e)
 	q.ended = append(q.ended, *e)
 	q.Entries = slices.DeleteFunc(q.Entries, func(e contract.QueueEntry) bool { return e.Number == number })
@@ -120,7 +139,7 @@ func (q *Queue) end(number int64, as contract.QueueState, reason, commit string)
 
 // set changes the state of an entry.
 func (q *Queue) set(number int64, to contract.QueueState, reason string) {
-	reason = fault.Clip(reason, maxWaiting)
+	reason = clip(reason, maxWaiting)
 	if e := q.find(number); e != nil && (e.State != to || e.Reason != reason) {
 		e.State, e.Reason = to, reason
 		q.touch(e)
@@ -165,13 +184,18 @@ func (q *Queue) Next(skip map[int64]bool) (numbers []int64, most int) {
 
 // Built notes what became of a candidate. It returns the parts that are tested, and the entries that
 // were returned.
-func (q *Queue) Built(c contract.QueueCandidate) (tested []contract.QueuePart, returned []contract.QueueEntry) {
+func (q *Queue) Built(c contract.QueueCandidate, now time.Time) (tested []contract.QueuePart, returned []contract.QueueEntry) {
 	for _, p := range c.Parts {
 		e := q.find(p.Number)
-		if e == nil || e.Only != p.Only {
+		if e == nil || p.Wanted != "" && e.Head != p.Wanted {
 			continue // it was removed or added for another head meanwhile
 		}
-		e.Head = p.Head
+		switch {
+		case p.Verdict != contract.QueueNotYet:
+			e.Since = nil
+		case e.Since == nil:
+			e.Since = &now
+		}
 		switch p.Verdict {
 		case contract.QueueIncluded:
 			e.Batch = c.Branch
@@ -181,6 +205,7 @@ func (q *Queue) Built(c contract.QueueCandidate) (tested []contract.QueuePart, r
 			q.set(p.Number, contract.QueueWaiting, p.Reason)
 			q.Suspects = slices.DeleteFunc(q.Suspects, func(n int64) bool { return n == p.Number })
 		case contract.QueueIsMerged:
+			e.Head = p.Head
 			q.end(p.Number, contract.QueueMerged, p.Reason, p.Commit)
 		default:
 			returned = append(returned, q.Return(p.Number, p.Reason))
@@ -213,7 +238,7 @@ func (q *Queue) Learn(tree string, r contract.QueueChecks) {
 	if r.Result == contract.QueuePending {
 		return
 	}
-	r.Reason = fault.Clip(r.Reason, maxReason)
+	r.Reason = clip(r.Reason, maxReason)
 	q.Known = append(slices.DeleteFunc(q.Known, func(k Known) bool { return k.Tree == tree }), Known{tree, r})
 	q.Known = q.Known[max(0, len(q.Known)-knownTrees):]
 }
@@ -252,6 +277,13 @@ func (q *Queue) Wait(parts []contract.QueuePart, reason string) {
 	}
 }
 
+// Outage notes that pull requests wait until what the queue needs is available again.
+func (q *Queue) Outage(numbers []int64) {
+	for _, n := range numbers {
+		q.set(n, contract.QueueWaiting, "something that the queue needs is not available; it tries again")
+	}
+}
+
 // Merging notes that a pull request is merged next.
 func (q *Queue) Merging(number int64) { q.set(number, contract.QueueMerging, "") }
 
@@ -261,12 +293,12 @@ func (q *Queue) Merged(number int64, commit, note string) {
 	q.end(number, contract.QueueMerged, note, commit)
 }
 
-// Pause stops the queue because something outside of it failed.
+// Pause stops the queue. What is being merged still is.
 func (q *Queue) Pause(by, reason string, at time.Time) {
 	q.Version++
 	q.Paused = &contract.QueuePaused{By: fault.Clip(by, maxName), Reason: fault.Clip(reason, maxReason), At: at}
 	for i := range q.Entries {
-		if q.Entries[i].State != contract.QueueWaiting {
+		if q.Entries[i].State == contract.QueueTesting {
 			q.set(q.Entries[i].Number, contract.QueueWaiting, "")
 		}
 	}
@@ -287,8 +319,10 @@ func (q *Queue) Check(c contract.QueueCommand) error {
 	switch c.Action {
 	case contract.QueueAdd:
 		switch {
-		case c.Number <= 0 || c.Policy == nil:
-			return refuse("the command names no pull request, or no policy")
+		case c.Number <= 0 || c.Head == "" || c.Policy == nil:
+			return refuse("the command names no pull request, no commit of it, or no policy")
+		case len(c.Head) > maxCommit:
+			return refuse("the commit %q is not one", fault.Clip(c.Head, maxCommit))
 		case e == nil && len(q.Entries) >= contract.MaxQueued:
 			return refuse("the merge queue of %s is full: it has %d pull requests; try again later", q.Ref, len(q.Entries))
 		}
@@ -317,7 +351,7 @@ func (q *Queue) Apply(c contract.QueueCommand, now time.Time) contract.QueueAck 
 	c.Title, c.URL = fault.Clip(c.Title, maxTitle), fault.Clip(c.URL, maxURL)
 	ack := q.apply(c, now)
 	if ack.Applied {
-		c.Policy, c.Title, c.URL = nil, "", "" // the entry has them
+		c.Policy, c.Head, c.Title, c.URL = nil, "", "", "" // the entry has them
 		q.Version++
 		q.commands = append(q.commands, c)
 	}
@@ -360,15 +394,14 @@ func (q *Queue) add(c contract.QueueCommand, now time.Time) contract.QueueAck {
 	q.Policy = *c.Policy
 	switch e := q.find(c.Number); {
 	case e == nil:
-	case e.Only != "" && e.Only != c.Only:
+	case e.Head != c.Head && e.State != contract.QueueMerging:
 		q.end(c.Number, contract.QueueReturned, "it was added again for another commit", "")
 	default:
 		return contract.QueueAck{Position: q.Position(c.Number), Message: fmt.Sprintf("pull request %d is in the queue already", c.Number)}
 	}
 	q.Last++
 	q.Entries = append(q.Entries, contract.QueueEntry{
-		Key: c.ID, Number: c.Number, Title: c.Title, URL: c.URL, RunID: c.RunID, AddedBy: c.By, AddedAt: now, Place: q.Last, State: contract.QueueWaiting,
-		Only: c.Only,
+		Key: c.ID, Number: c.Number, Head: c.Head, Title: c.Title, URL: c.URL, RunID: c.RunID, AddedBy: c.By, AddedAt: now, Place: q.Last, State: contract.QueueWaiting,
 	})
 	q.touch(&q.Entries[len(q.Entries)-1])
 	return contract.QueueAck{Applied: true, Position: q.Position(c.Number), Message: fmt.Sprintf("pull request %d was added", c.Number)}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ var (
 )
 
 func add(number int64, batch int) contract.QueueCommand {
-	return contract.QueueCommand{ID: fmt.Sprintf("add-%d", number), Action: contract.QueueAdd, Number: number, By: "ann", Policy: &contract.MergePolicy{Batch: batch, CheckTime: time.Hour}}
+	return contract.QueueCommand{ID: fmt.Sprintf("add-%d", number), Action: contract.QueueAdd, Number: number, Head: fmt.Sprint(number), By: "ann", Policy: &contract.MergePolicy{Batch: batch, CheckTime: time.Hour}}
 }
 
 // queueOf returns a queue with pull requests 1 to n.
@@ -98,7 +99,7 @@ func (w *world) check(q *state.Queue, tree string, parts []contract.QueuePart) c
 func (w *world) round(t require.TestingT, q *state.Queue) {
 	group, most := q.Next(nil)
 	built := w.build(group, most)
-	tested, _ := q.Built(built)
+	tested, _ := q.Built(built, now)
 	if len(tested) == 0 {
 		return
 	}
@@ -228,13 +229,13 @@ func TestACommandIsAppliedOnce(t *testing.T) {
 	skip.Number = 2
 	require.False(t, q.Apply(skip, now).Applied)
 	require.Equal(t, []int64{2, 3, 1}, numbers(q))
-	again := q.Apply(contract.QueueCommand{ID: "again", Action: contract.QueueAdd, Number: 3, Policy: &contract.MergePolicy{}}, now)
+	again := q.Apply(contract.QueueCommand{ID: "again", Action: contract.QueueAdd, Number: 3, Head: "3", Policy: &contract.MergePolicy{}}, now)
 	require.False(t, again.Applied)
 	require.Equal(t, 2, again.Position)
 	q.Apply(contract.QueueCommand{ID: "r", Action: contract.QueueRemove, Number: 2, By: "bob", Reason: "not now"}, now)
 	q.Apply(add(2, 8), now) // the id of its first command
 	require.Equal(t, []int64{3, 1}, numbers(q))
-	q.Apply(contract.QueueCommand{ID: "back", Action: contract.QueueAdd, Number: 2, Policy: &contract.MergePolicy{Batch: 8}}, now)
+	q.Apply(contract.QueueCommand{ID: "back", Action: contract.QueueAdd, Number: 2, Head: "2", Policy: &contract.MergePolicy{Batch: 8}}, now)
 	require.Equal(t, []int64{3, 1, 2}, numbers(q), "one that was returned and added again is the last")
 }
 
@@ -243,11 +244,11 @@ func TestAPullRequestThatIsAddedForAnotherCommitTakesThePlaceOfTheEarlierEntry(t
 	q := state.New(ref, now)
 	auto := func(only string) contract.QueueCommand {
 		c := add(1, 8)
-		c.ID, c.Only = "auto/"+only, only
+		c.ID, c.Head = "auto/"+only, only
 		return c
 	}
 	part := func(only string) contract.QueueCandidate {
-		return contract.QueueCandidate{Branch: "b", Parts: []contract.QueuePart{{Number: 1, Only: only, Head: only, Verdict: contract.QueueRefused, Reason: "its head is another one"}}}
+		return contract.QueueCandidate{Branch: "b", Parts: []contract.QueuePart{{Number: 1, Wanted: only, Head: only, Verdict: contract.QueueRefused, Reason: "its head is another one"}}}
 	}
 	require.True(t, q.Apply(auto("c1"), now).Applied)
 	ack := q.Apply(auto("c2"), now)
@@ -255,19 +256,14 @@ func TestAPullRequestThatIsAddedForAnotherCommitTakesThePlaceOfTheEarlierEntry(t
 	require.Equal(t, 1, ack.Position)
 	e, ok := q.Entry(1)
 	require.True(t, ok)
-	require.Equal(t, []string{"auto/c2", "c2"}, []string{e.Key, e.Only})
-	_, returned := q.Built(part("c1"))
+	require.Equal(t, []string{"auto/c2", "c2"}, []string{e.Key, e.Head})
+	_, returned := q.Built(part("c1"), now)
 	require.Empty(t, returned, "the candidate was built for the earlier one")
 	saved, _, _ := q.Unsaved()
 	require.Equal(t, []string{"auto/c1", "auto/c2"}, []string{saved.Entries[0].Key, saved.Entries[1].Key})
 	require.Equal(t, "it was added again for another commit", saved.Entries[0].Reason)
 
-	byHand := add(1, 8)
-	require.True(t, q.Apply(byHand, now).Applied, "a person adds whatever its head is")
-	require.False(t, q.Apply(auto("c3"), now).Applied)
-	e, _ = q.Entry(1)
-	require.Equal(t, []string{byHand.ID, ""}, []string{e.Key, e.Only})
-	_, returned = q.Built(part(""))
+	_, returned = q.Built(part("c2"), now)
 	require.Len(t, returned, 1)
 }
 
@@ -275,7 +271,7 @@ func TestAPausedQueueLetsEverythingWait(t *testing.T) {
 	t.Parallel()
 	w, q := newWorld(), queueOf(2, 8)
 	built := w.build([]int64{1, 2}, 8)
-	tested, _ := q.Built(built)
+	tested, _ := q.Built(built, now)
 	require.True(t, q.Complete(tested))
 	q.Apply(contract.QueueCommand{ID: "p", Action: contract.QueuePause, By: "ann", Reason: "a release"}, now)
 	require.False(t, q.Complete(tested), "what is tested is not merged")
@@ -288,6 +284,46 @@ func TestAPausedQueueLetsEverythingWait(t *testing.T) {
 	require.Nil(t, q.Paused)
 }
 
+func TestWhatIsBeingMergedStaysInAQueueThatIsPaused(t *testing.T) {
+	t.Parallel()
+	w, q := newWorld(), queueOf(2, 8)
+	tested, _ := q.Built(w.build([]int64{1, 2}, 8), now)
+	q.Merging(1)
+	q.Apply(contract.QueueCommand{ID: "p", Action: contract.QueuePause, By: "ann"}, now)
+	for _, action := range []contract.QueueAction{contract.QueueRemove, contract.QueueSkip} {
+		require.ErrorContains(t, q.Check(contract.QueueCommand{ID: "x", Action: action, Number: 1}), "is being merged")
+		require.NoError(t, q.Check(contract.QueueCommand{ID: "x", Action: action, Number: 2}))
+	}
+	q.Merged(1, "m", "")
+	require.False(t, q.Complete(tested[1:]), "the next one is not merged")
+}
+
+func TestTheTimeOfOwnChecksBeginsWhenTheyAreFirstSeenToRun(t *testing.T) {
+	t.Parallel()
+	q := queueOf(1, 8)
+	see := func(v contract.QueueVerdict, at time.Time) *time.Time {
+		q.Built(contract.QueueCandidate{Parts: []contract.QueuePart{{Number: 1, Verdict: v, Head: "1"}}}, at)
+		e, _ := q.Entry(1)
+		return e.Since
+	}
+	require.Nil(t, see(contract.QueueDeferred, now))
+	later := now.Add(time.Hour)
+	require.Equal(t, later, *see(contract.QueueNotYet, later))
+	require.Equal(t, later, *see(contract.QueueNotYet, later.Add(time.Hour)))
+	require.Nil(t, see(contract.QueueIncluded, later))
+}
+
+func TestAReasonThatIsCutKeepsItsMarkdownWhole(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]string{
+		strings.Repeat("x", 280) + " `@ann and others`":                     strings.Repeat("x", 280) + " …",
+		strings.Repeat("x", 270) + " `a` (<https://example.com/long/path>)": strings.Repeat("x", 270) + " `a` …",
+		strings.Repeat("x", 300):                                            strings.Repeat("x", 300),
+	} {
+		require.Equal(t, want, queueOf(1, 8).Return(1, reason).Reason)
+	}
+}
+
 func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 	t.Parallel()
 	q := queueOf(1, 8)
@@ -297,14 +333,15 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 		"unknown":           {ID: "x", Action: "merge"},
 		"not in the queue":  {ID: "x", Action: contract.QueueRemove, Number: 9},
 		"is being merged":   {ID: "x", Action: contract.QueueSkip, Number: 1},
-		"without a policy":  {ID: "x", Action: contract.QueueAdd, Number: 2},
-		"without a request": {ID: "x", Action: contract.QueueAdd, Policy: &contract.MergePolicy{}},
+		"without a policy":  {ID: "x", Action: contract.QueueAdd, Number: 2, Head: "2"},
+		"without a request": {ID: "x", Action: contract.QueueAdd, Head: "1", Policy: &contract.MergePolicy{}},
+		"without a commit":  {ID: "x", Action: contract.QueueAdd, Number: 2, Policy: &contract.MergePolicy{}},
 	} {
 		require.Equal(t, contract.ClassHuman, fault.Of(q.Check(c)).Class, name)
 	}
 	q = queueOf(contract.MaxQueued, 8)
 	require.ErrorContains(t, q.Check(add(1000, 8)), "is full")
-	require.NoError(t, q.Check(contract.QueueCommand{ID: "x", Action: contract.QueueAdd, Number: 1, Policy: &contract.MergePolicy{}}), "it is there already")
+	require.NoError(t, q.Check(contract.QueueCommand{ID: "x", Action: contract.QueueAdd, Number: 1, Head: "1", Policy: &contract.MergePolicy{}}), "it is there already")
 }
 
 func TestAFullQueueFitsIntoAPayload(t *testing.T) {
@@ -313,11 +350,11 @@ func TestAFullQueueFitsIntoAPayload(t *testing.T) {
 	q := state.New(ref, now)
 	for i := range int64(contract.MaxQueued) {
 		c := add(i+1_000_000, 8)
+		c.Head = long(64)
 		c.ID, c.By, c.Title, c.URL, c.Reason = long(60)+fmt.Sprint(i), long(500), long(500), "https://forge.example.com/"+long(60), long(500)
-		c.Only = long(64)
 		require.NoError(t, q.Check(c))
 		q.Apply(c, now)
-		q.Built(contract.QueueCandidate{Branch: "rgpt/queue/main-0123456789ab", Parts: []contract.QueuePart{{Number: c.Number, Only: c.Only, Verdict: contract.QueueDeferred, Head: long(40), Reason: long(100)}}})
+		q.Built(contract.QueueCandidate{Branch: "rgpt/queue/main-0123456789ab", Parts: []contract.QueuePart{{Number: c.Number, Verdict: contract.QueueDeferred, Head: long(40), Reason: long(100)}}}, now)
 	}
 	fits := func(v any) {
 		t.Helper()
