@@ -143,10 +143,10 @@ func (r Repository) refusal(ctx context.Context, pr forge.PullRequest, policy co
 	if err != nil || n >= policy.Approvals {
 		return "", err
 	}
-	return fmt.Sprintf("it needs the approvals of %d people for its newest commit and has %d; only those of people who may write to the repository count", policy.Approvals, n), nil
+	return fmt.Sprintf("it needs the approvals of %d people for its newest commit and has %d; only those of people with write access to the repository count", policy.Approvals, n), nil
 }
 
-// approvals returns how many people who may write to the repository approved the newest commit of a pull
+// approvals returns how many people with write access to the repository approved the newest commit of a pull
 // request: on a public one, everybody can approve.
 func (r Repository) approvals(ctx context.Context, number int64) (n int, err error) {
 	by, err := r.Service.Approvals(ctx, r.Path, number)
