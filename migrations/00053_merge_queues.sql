@@ -15,6 +15,7 @@ CREATE TABLE orchestrator_merge_queues (
     updated_at   TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (forge, repo, base)
 );
+CREATE INDEX orchestrator_merge_queues_updated ON orchestrator_merge_queues (updated_at);
 
 -- Pull requests in merge queues. One that was returned and added again has another row.
 CREATE TABLE orchestrator_merge_queue_entries (

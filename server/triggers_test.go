@@ -108,6 +108,7 @@ func TestTriggersThatTheConfigurationDoesNotHaveAreNotFound(t *testing.T) {
 		require.ErrorIs(t, do(), store.ErrNotFound, name)
 	}
 	for path, body := range map[string]string{
+		"/api/triggers/label/fire":    `{}`,
 		"/api/triggers/nightly/pause": `{}`,
 		"/api/triggers/nightly/fire":  `{"key": "` + strings.Repeat("k", 201) + `"}`,
 	} {

@@ -110,7 +110,7 @@ func newQueueList(a *app) *cobra.Command {
 }
 
 // printQueue prints a merge queue: what is in it, and what left it last.
-func (a *app) printQueue(q mergequeues.Queue) {
+func (a *app) printQueue(q mergequeues.MergeQueue) {
 	fmt.Fprintf(a.out, "%s: %d waiting, %d decided by %d check runs\n", terminal.Clean(q.String()), len(q.Entries), q.Decided, q.CheckRuns)
 	if q.PausedAt != nil {
 		fmt.Fprintf(a.out, "  paused by %s: %s\n", terminal.Clean(q.PausedBy), terminal.Clean(q.PauseReason))

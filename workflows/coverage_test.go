@@ -51,7 +51,7 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 		}
 		return nil
 	}))
-	for _, kind := range []string{contract.WorkflowRun, contract.WorkflowStep, contract.WorkflowSelfHeal, contract.WorkflowDeliberation, contract.WorkflowMember, contract.WorkflowTrigger} {
+	for _, kind := range []string{contract.WorkflowRun, contract.WorkflowStep, contract.WorkflowSelfHeal, contract.WorkflowDeliberation, contract.WorkflowMember, contract.WorkflowTrigger, contract.WorkflowMergeQueue} {
 		require.True(t, kinds[kind], "there is no history of %s", kind)
 	}
 	for _, s := range contract.Statuses() {

@@ -12,7 +12,7 @@ import (
 )
 
 // MergeQueues returns merge queues as last stored, those that changed last first.
-func (c *Client) MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.Queue, error) {
+func (c *Client) MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.MergeQueue, error) {
 	r := read("api", "merge-queues")
 	r.query = url.Values{"forge": {f.Forge}, "repository": {f.Repo}, "base": {f.Base}, "ended": {fmt.Sprint(f.Ended)}}
 	list, err := ask[apitypes.MergeQueues](ctx, c, r)

@@ -4,7 +4,7 @@ import "github.com/rocketgpt/orchestrator/internal/store/mergequeues"
 
 // MergeQueues is a list of merge queues.
 type MergeQueues struct {
-	MergeQueues []mergequeues.Queue `json:"merge_queues"`
+	MergeQueues []mergequeues.MergeQueue `json:"merge_queues"`
 }
 
 // QueueRequest is a command to a merge queue.

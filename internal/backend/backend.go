@@ -55,7 +55,7 @@ type Backend interface {
 	ExplainGate(ctx context.Context, id, verdict int64) ([]explain.Explanation, error)
 	Ledger(ctx context.Context, f chain.Filter) ([]ledger.Entry, error)
 	PullRequests(ctx context.Context, f control.PullRequestFilter) (control.PullRequestPage, error)
-	MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.Queue, error)
+	MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.MergeQueue, error)
 	CommandQueue(ctx context.Context, q control.QueueRequest) (contract.QueueAck, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
 	AgentModels(ctx context.Context) ([]control.AgentModel, error)

@@ -231,7 +231,7 @@ const (
 
 // Merge configures how merge queues merge pull requests. Only the operator's configuration has it.
 type Merge struct {
-	When          string        `yaml:"when" validate:"oneof=never approved" doc:"When a pull request of a run is added to the merge queue of its base. never: only by a person (rgpt queue add). approved: while the run watches its branch (git.stay), as soon as the policy gate's decision allows the release, and approvals, labels and checks are as required here."`
+	When          string        `yaml:"when" validate:"oneof=never approved" doc:"When a pull request of a run is added to the merge queue of its base. never: only by a person (rgpt queue add). approved: while the run watches its branch (git.stay), as soon as the policy gate allows the release, and approvals, labels and checks are as required here. A person must have approved the release, or the pull request (approvals), unless the gate allows a merge without one (gate.labels.automerge)."`
 	Method        string        `yaml:"method" validate:"oneof=merge squash rebase" doc:"How the forge merges a pull request."`
 	DeleteBranch  bool          `yaml:"delete_branch" doc:"Delete the branch of a pull request after it was merged, unless it has newer commits or belongs to a fork."`
 	Approvals     int           `yaml:"approvals" validate:"min=0,max=100" doc:"Minimum number of people who must have approved the newest commit of a pull request, in addition to what the forge itself requires."`

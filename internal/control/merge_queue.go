@@ -35,7 +35,7 @@ type QueueRequest struct {
 }
 
 // MergeQueues returns merge queues as last stored, those that changed last first.
-func (r *Runs) MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.Queue, error) {
+func (r *Runs) MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.MergeQueue, error) {
 	return mergequeues.List(ctx, r.Store, f)
 }
 
@@ -141,8 +141,8 @@ func (r *Runs) queued(ctx context.Context, forges *connect.Set, address string, 
 }
 
 // QueueReady adds the pull request of a run to its merge queue if the settings say so and it is ready: the
-// policy gate allows what the run released, and labels, approvals and checks are as they must be. The same
-// head is added once, so that one which was returned or removed stays out until it changes.
+// policy gate allows to merge what the run released, and labels, approvals and checks are as they must be.
+// The same head is added once, so that one which was returned or removed stays out until it changes.
 func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo string, pr forge.PullRequest, run int64) error {
 	if r.Config.Git.PullRequest.Merge.When != config.MergeApproved || pr.Mergeable != nil && !*pr.Mergeable {
 		return nil
@@ -159,7 +159,7 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 	if err != nil {
 		return err
 	}
-	if v, judged := report.ReleaseVerdict(details); !judged || v.Decision != contract.GateAllow && v.ApprovedBy == "" {
+	if v, judged := report.ReleaseVerdict(details); !judged || !mayMerge(v, policy) {
 		return nil
 	}
 	ready, err := mergequeue.Repository{Service: service, Path: repo}.Ready(ctx, pr, policy, now.Add(policy.CheckTime), now)
@@ -168,4 +168,13 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 	}
 	_, err = r.sendToQueue(ctx, ref, cmd)
 	return err
+}
+
+// mayMerge reports whether the gate allows to merge what it judged. A person must have approved the release
+// or must approve the pull request, unless the gate says that none is needed.
+func mayMerge(v contract.GateRecord, policy contract.MergePolicy) bool {
+	if v.Decision != contract.GateAllow && v.ApprovedBy == "" {
+		return false
+	}
+	return v.Automerge || v.ApprovedBy != "" || policy.Approvals > 0
 }

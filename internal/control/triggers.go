@@ -102,10 +102,13 @@ type TriggerFire struct {
 // run follows. A request with a key that was used before changes nothing, and returns the earlier
 // delivery.
 func (r *Runs) FireTrigger(ctx context.Context, name string, f TriggerFire) (triggers.Firing, error) {
-	if _, known := r.Config.Triggers[name]; !known {
+	t, known := r.Config.Triggers[name]
+	if !known {
 		return triggers.Firing{}, noTrigger(name)
 	}
 	switch {
+	case t.Goal == "" && f.Text == "":
+		return triggers.Firing{}, wrong("the trigger %s has no goal of its own; say in the text what the run shall do (--text)", name)
 	case !utf8.ValidString(f.Text + f.Key):
 		return triggers.Firing{}, wrong("text and key must be valid UTF-8")
 	case len(f.Text) > maxFireText:

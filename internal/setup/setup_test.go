@@ -273,7 +273,7 @@ func TestConfiguredEntriesCountBeforeUpdatesAndWhatWasFoundCountsBeforeBoth(t *t
 
 // elsewhere are the sections about how processes run, not about what a run is: they are
 // read where they are used and need no conversion here.
-var elsewhere = []string{"Brain", "Artifacts", "Logging", "Server", "Temporal", "Worker", "Database", "Retention", "Gate", "Ledger", "Forges"}
+var elsewhere = []string{"Brain", "Artifacts", "Logging", "Server", "Temporal", "Worker", "Database", "Retention", "Gate", "Ledger", "Forges", "Triggers", "Notifications"}
 
 func TestNoSectionOfTheConfigurationIsForgotten(t *testing.T) {
 	t.Parallel()

@@ -700,3 +700,43 @@ func TestSecretsInCommentsAndChecksAreNotStored(t *testing.T) {
 		require.Zero(t, n)
 	})
 }
+
+// offers notes the pull requests that are offered to merge queues.
+type offers struct {
+	mu  sync.Mutex
+	got []string
+	err error
+}
+
+func (o *offers) QueueReady(_ context.Context, _ forge.Service, name, repo string, pr forge.PullRequest, run int64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.got = append(o.got, fmt.Sprintf("%s %s %d %s run %d", name, repo, pr.Number, pr.HeadCommit, run))
+	return o.err
+}
+
+func (o *offers) seen() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return append([]string{}, o.got...)
+}
+
+func TestAPullRequestIsOfferedToItsMergeQueueAsTheRunReleasedIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	run := w.opens(t, 7)
+	moved := w.opens(t, 8)
+	w.prs[8] = forge.PullRequest{Number: 8, State: forge.Open, Head: "rgpt/run-1", HeadCommit: "another"}
+	queues := &offers{err: errors.New("Temporal is not available")} // the look goes on
+	w.serves(t, w.service(func(o *stay.Options) { o.Merges = queues }))
+	eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.looks[8] > 1 && w.looks[7] > 1
+	}, "both were looked at")
+	require.NotEmpty(t, queues.seen())
+	require.Equal(t, fmt.Sprintf("work %s 7 c0ffee run %d", repo, run), queues.seen()[0])
+	for _, one := range queues.seen() {
+		require.NotContains(t, one, fmt.Sprintf("run %d", moved), "what a person pushed was not judged")
+	}
+}

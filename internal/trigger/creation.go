@@ -27,13 +27,24 @@ func (s *Service) creation(t config.Trigger, f triggers.Firing) control.Creation
 		settings["git.release"] = config.ReleaseBranch
 	}
 	c := control.Creation{
-		Repo: cmp.Or(t.Repo, CloneURL(s.Forges[t.Forge], t.Repository)), Base: t.Base, Goal: goalOf(t, f), Project: t.Project,
+		Repo: cmp.Or(t.Repo, CloneURL(s.Forges[t.Forge], t.Repository)), Base: t.Base, Goal: t.Goal, Issue: f.Payload.Issue, Project: t.Project,
 		Push: t.Release == config.ReleasePush, PullRequest: t.Release == config.ReleasePullRequest,
 		Settings: settings, Labels: t.Labels, Key: Key(f.Trigger, f.Delivery), By: contract.ByTrigger(f.Trigger),
 	}
-	c.Description = describe(f.Payload, s.MaxGoal-len(c.Goal)-len("\n\n"))
+	if c.Goal == "" && c.Issue == "" {
+		c.Goal = describedBelow
+	}
+	switch room := s.MaxGoal - len(c.Goal) - len("\n\n"); {
+	case c.Issue == "":
+		c.Description = describe(f.Payload, room)
+	case f.Payload.Text != "": // a comment; the issue needs room as well
+		c.Description = describe(f.Payload, room/2)
+	}
 	return c
 }
+
+// describedBelow is the goal of a run that a person wants from a trigger without a goal of its own.
+const describedBelow = "Resolve the problem that is described below"
 
 // CloneURL returns the address from which a repository of a forge is cloned.
 func CloneURL(f config.Forge, repository string) string {
@@ -42,14 +53,6 @@ func CloneURL(f config.Forge, repository string) string {
 		base = map[string]string{"github": "https://github.com", "gitlab": "https://gitlab.com"}[f.Kind]
 	}
 	return strings.TrimRight(base, "/") + "/" + strings.Trim(repository, "/") + ".git"
-}
-
-// goalOf returns the goal of the run: the operator's, or that an issue is to be resolved.
-func goalOf(t config.Trigger, f triggers.Firing) string {
-	if t.Goal != "" {
-		return t.Goal
-	}
-	return "Resolve the issue " + oneLine(cmp.Or(f.Payload.Issue, f.Payload.URL, f.Delivery))
 }
 
 // minText is the least number of bytes that the text of a delivery gets in a goal.

@@ -71,6 +71,9 @@ func gitIn(dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// gitLines returns the lines that git prints in a repository.
+func gitLines(dir string, args ...string) []string { return strings.Fields(gitIn(dir, args...)) }
+
 // queueWorld is a merge queue with everything real but Temporal and the forge.
 type queueWorld struct {
 	ci    *ci
@@ -138,7 +141,7 @@ func (w *queueWorld) policy() *contract.MergePolicy {
 }
 
 // run lets the queue work until it is empty.
-func (w *queueWorld) run(t *testing.T) mergequeues.Queue {
+func (w *queueWorld) run(t *testing.T) mergequeues.MergeQueue {
 	t.Helper()
 	w.env.ExecuteWorkflow(contract.WorkflowMergeQueue, contract.MergeQueueInput{Queue: w.ref})
 	require.True(t, w.env.IsWorkflowCompleted())
@@ -203,7 +206,7 @@ func TestFiftyPullRequestsEndMergedOrReturnedAndMainIsNeverRed(t *testing.T) {
 			require.Contains(t, comments[0].Body, e.Reason)
 		}
 	}
-	for _, commit := range strings.Fields(gitIn(w.ci.repo.Dir(), "rev-list", "--first-parent", "main")) {
+	for _, commit := range gitLines(w.ci.repo.Dir(), "rev-list", "--first-parent", "main") {
 		require.NotContains(t, gitIn(w.ci.repo.Dir(), "ls-tree", "-r", "--name-only", commit), "broken/", "main was red at %s", commit)
 	}
 	require.Empty(t, gitIn(w.ci.repo.Dir(), "for-each-ref", "refs/heads/rgpt/"), "the branches of candidates were removed")

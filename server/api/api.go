@@ -89,13 +89,13 @@ func (s *Server) Register(mux *http.ServeMux) {
 }
 
 // schemaName returns the name of a type's schema. It begins with the package name for types of diff,
-// report, mergequeues, store and policy, as other packages have types of the same name.
+// report, store and policy, as other packages have types of the same name.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	for _, pkg := range []string{"diff", "report", "mergequeues", "store", "policy"} {
+	for _, pkg := range []string{"diff", "report", "store", "policy"} {
 		if strings.Contains(t.PkgPath()+"/", "/"+pkg+"/") && !strings.Contains(t.Name(), "[") {
 			return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 		}

@@ -18,12 +18,5 @@ const (
 func (s *Server) mergeQueuesPage(r *http.Request, shell ui.Shell) (templ.Component, error) {
 	shell.Section, shell.Title, shell.Live, shell.Every = "merge-queues", "Merge queues", "/api/stream", queueRefresh
 	queues, err := s.Runs.MergeQueues(r.Context(), mergequeues.Filter{Ended: shownLeft})
-	p := ui.MergeQueuesPage{Shell: shell}
-	for _, q := range queues {
-		p.Queues = append(p.Queues, ui.MergeQueue{
-			QueueRef: q.QueueRef, PausedBy: q.PausedBy, PauseReason: q.PauseReason, PausedAt: q.PausedAt, CheckRuns: q.CheckRuns, Decided: q.Decided,
-			Entries: q.Entries, Ended: q.Ended,
-		})
-	}
-	return ui.MergeQueues(p), err
+	return ui.MergeQueues(ui.MergeQueuesPage{Shell: shell, Queues: queues}), err
 }

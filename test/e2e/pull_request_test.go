@@ -58,14 +58,25 @@ type forgeTests struct {
 // clone creates a repository on the forge and a clone of it, whose remote is the forge.
 func (w *forgeTests) clone(t *testing.T, name string) (path, dir string) {
 	t.Helper()
-	source := harness.ShellRepo(t, filepath.Join(w.Dir, "source-"+name))
-	path = w.forge.Repository(t, map[string]string{"README.md": "Replaced by the push, which also carries modes of files.\n"})
+	path, dir = newRepository(t, w.forge), filepath.Join(w.Dir, "clone-"+name)
+	w.fill(t, path, dir)
+	return path, dir
+}
+
+// newRepository creates a repository on the forge.
+func newRepository(t *testing.T, forge *gitea.Server) string {
+	t.Helper()
+	return forge.Repository(t, map[string]string{"README.md": "Replaced by the push, which also carries modes of files.\n"})
+}
+
+// fill fills a repository on the forge, and clones it to a directory.
+func (w *forgeTests) fill(t *testing.T, path, dir string) {
+	t.Helper()
+	source := harness.ShellRepo(t, dir+"-source")
 	harness.Git(t, source, "push", "--quiet", "--force", w.forge.CloneURL(w.forge.Owner, path), "HEAD:refs/heads/main")
 	w.forge.Collaborator(t, path, w.forge.Reviewer, "write")
-	dir = filepath.Join(w.Dir, "clone-"+name)
 	harness.Git(t, w.Dir, "clone", "--quiet", w.forge.CloneURL(w.forge.Bot, path), dir)
 	harness.Git(t, dir, "remote", "set-url", "origin", w.git.URL+"/"+path+".git")
-	return path, dir
 }
 
 func (w *forgeTests) pulls(t *testing.T, path string) (all []giteaPull) {
@@ -77,21 +88,9 @@ func (w *forgeTests) pulls(t *testing.T, path string) (all []giteaPull) {
 // TestRunsOpenPullRequestsOnARealForge runs whole runs against a real Gitea, of which answers are lost.
 func TestRunsOpenPullRequestsOnARealForge(t *testing.T) {
 	t.Parallel()
-	forge := gitea.Start(t)
-	lossy := forge.Proxy(t)
-	to, err := url.Parse(forge.URL)
-	require.NoError(t, err)
-	git := httptest.NewTLSServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }})
-	t.Cleanup(git.Close)
-	authority := filepath.Join(t.TempDir(), "authority.pem")
-	require.NoError(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: git.Certificate().Raw}), 0o600))
 	// A follow-up's prompt also contains the goal before it, so its rules come first.
 	rules := append(harness.PlanRules("20ms", writes("more-001")).Named("more"), quickRules("20ms").Named("quick")...)
-	w := &forgeTests{forge: forge, lossy: lossy, git: git, stackTests: &stackTests{Stack: harness.Start(t, harness.Options{
-		Scenario: rules, Env: []string{"FORGE_TOKEN=" + forge.Bot.Token, "GIT_SSL_CAINFO=" + authority},
-		Config: fmt.Sprintf("server: {url: \"https://rgpt.example.com\"}\nforges: {work: {kind: gitea, url: %q, token_env: FORGE_TOKEN, hosts: [%q]}}\n"+
-			"git: {pull_request: {reviewers: [%s, nobody-of-this-name]}}\n", lossy.URL, strings.TrimPrefix(git.URL, "https://"), forge.Reviewer.Login),
-	})}}
+	w := startForge(t, gitea.Start(t), rules, "", "reviewers: [%s, nobody-of-this-name]", "")
 	t.Run("one pull request reports the run", w.reports)
 	t.Run("a follow-up updates it, and what people wrote stays", w.followsUp)
 	t.Run("answers are lost and the worker is killed", w.survives)
@@ -99,6 +98,28 @@ func TestRunsOpenPullRequestsOnARealForge(t *testing.T) {
 	t.Run("a closed one stays closed", w.staysClosed)
 	t.Run("what cannot work fails before anything is paid for", w.failsEarly)
 	harness.CheckInvariants(t, w.Stack, w.runs...)
+}
+
+// startForge starts a stack with a real forge that it reaches through a proxy. settings are more settings
+// of the forge, and pulls those of pull requests, in which %s is the name of the reviewer. more are
+// sections of the configuration.
+func startForge(t *testing.T, forge *gitea.Server, rules harness.Rules, settings, pulls, more string) *forgeTests {
+	t.Helper()
+	lossy := forge.Proxy(t)
+	to, err := url.Parse(forge.URL)
+	require.NoError(t, err)
+	git := httptest.NewTLSServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }})
+	t.Cleanup(git.Close)
+	authority := filepath.Join(t.TempDir(), "authority.pem")
+	require.NoError(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: git.Certificate().Raw}), 0o600))
+	if settings != "" {
+		settings = ", " + settings
+	}
+	return &forgeTests{forge: forge, lossy: lossy, git: git, stackTests: &stackTests{Stack: harness.Start(t, harness.Options{
+		Scenario: rules, Env: []string{"FORGE_TOKEN=" + forge.Bot.Token, "GIT_SSL_CAINFO=" + authority},
+		Config: fmt.Sprintf("server: {url: \"https://rgpt.example.com\"}\nforges: {work: {kind: gitea, url: %q, token_env: FORGE_TOKEN, hosts: [%q]%s}}\n"+
+			"git: {pull_request: {%s}}\n%s", lossy.URL, strings.TrimPrefix(git.URL, "https://"), settings, strings.ReplaceAll(pulls, "%s", forge.Reviewer.Login), more),
+	})}}
 }
 
 // the pull request of a run says what the run did, and is decorated.

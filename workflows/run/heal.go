@@ -24,12 +24,17 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 	if agent := contract.AgentOf(p); p.UsesModel() { // the other phases report failures that they did not cause
 		r.recordFailure(ctx, agent, contract.RepairFault{Failure: *failure, Execution: r.executionOf(p, r.Failed.Step)})
 	}
+	if back, end, done := r.afterPush(ctx, p, failure); done {
+		return back, end
+	}
+	return r.healOrAsk(ctx, p, failure)
+}
+
+// healOrAsk carries out one action after the other until one could be applied, or a person gives up.
+func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
 	var asked contract.Command // by a person
 	if failure.Code == contract.CodeReview {
 		asked.Action = contract.HealRepair // the only action; what remains is judged
-	}
-	if back, end, done := r.afterPush(ctx, p, failure); done {
-		return back, end
 	}
 	for {
 		if end := r.awaitUnpaused(ctx); end != nil {

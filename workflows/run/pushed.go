@@ -51,7 +51,7 @@ func (r *run) lookAtBranch(ctx workflow.Context, m contract.CheckMessage) (done 
 	}
 	if err != nil {
 		r.ignore(ctx, m, contract.EventCheckIgnored, "the run could not continue from what was pushed: "+fault.Of(err).Message)
-		return true, nil //nolint:nilerr // the next release of the run fails for the same reason, and then a person is asked
+		return true, nil // the next release of the run fails for the same reason, and then a person is asked
 	}
 	if m.Kind == contract.CheckPush && !moved {
 		r.ignore(ctx, m, contract.EventCheckIgnored, fmt.Sprintf("the branch is at commit %.12s, as the run left it", r.Head()))
@@ -114,7 +114,7 @@ func (r *run) afterPush(ctx workflow.Context, p contract.Phase, failure *contrac
 	case ctx.Err() != nil:
 		return "", r.failureOf(ctx.Err()), true
 	case err != nil, !moved:
-		return "", nil, false
+		return "", nil, false //nolint:nilerr // a person is asked about the failure of the release
 	case kept:
 		return contract.PhaseTester, nil, true
 	}

@@ -90,8 +90,8 @@ func firstVersion(s contract.QueueSave) int64 {
 	return version
 }
 
-// Entry is a pull request in a merge queue.
-type Entry struct {
+// Queued is a pull request in a merge queue.
+type Queued struct {
 	ID       int64               `json:"id"`
 	Number   int64               `json:"number"`
 	Position int                 `json:"position,omitempty" doc:"place in the queue, from 1; absent: it has left the queue"`
@@ -108,8 +108,8 @@ type Entry struct {
 	EndedAt  *time.Time          `json:"ended_at,omitempty"`
 }
 
-// Queue is a merge queue as last stored.
-type Queue struct {
+// MergeQueue is a merge queue as last stored.
+type MergeQueue struct {
 	contract.QueueRef
 
 	PausedBy    string     `json:"paused_by,omitempty"`
@@ -118,8 +118,8 @@ type Queue struct {
 	CheckRuns   int64      `json:"check_runs" doc:"commits whose checks ran"`
 	Decided     int64      `json:"decided" doc:"pull requests that these checks decided about"`
 	UpdatedAt   time.Time  `json:"updated_at"`
-	Entries     []Entry    `json:"entries" doc:"pull requests in the queue, the next one first"`
-	Ended       []Entry    `json:"ended" doc:"pull requests that left the queue last, newest first"`
+	Entries     []Queued   `json:"entries" doc:"pull requests in the queue, the next one first"`
+	Ended       []Queued   `json:"ended" doc:"pull requests that left the queue last, newest first"`
 }
 
 // Filter selects merge queues. Empty fields select all.
@@ -130,15 +130,15 @@ type Filter struct {
 }
 
 // List returns merge queues with the pull requests in them, those that changed last first.
-func List(ctx context.Context, st *store.Store, f Filter) ([]Queue, error) {
+func List(ctx context.Context, st *store.Store, f Filter) ([]MergeQueue, error) {
 	q := st.Queries()
 	rows, err := q.MergeQueues(ctx, db.MergeQueuesParams{Forge: f.Forge, Repo: f.Repo, Base: f.Base, Most: maxQueues})
 	if err != nil {
 		return nil, dberr.Explain(err, "read the merge queues")
 	}
-	out := make([]Queue, len(rows))
+	out := make([]MergeQueue, len(rows))
 	for i, r := range rows {
-		out[i] = Queue{
+		out[i] = MergeQueue{
 			QueueRef: contract.QueueRef{Forge: r.Forge, Repo: r.Repo, Base: r.Base}, PausedBy: r.PausedBy, PauseReason: r.PauseReason, PausedAt: r.PausedAt,
 			CheckRuns: r.CheckRuns, Decided: r.Decided, UpdatedAt: r.UpdatedAt,
 		}
@@ -160,13 +160,13 @@ func List(ctx context.Context, st *store.Store, f Filter) ([]Queue, error) {
 }
 
 // Last returns the last entry of a pull request and the base of its queue; false if it was never in one.
-func Last(ctx context.Context, st *store.Store, forge, repo string, number int64) (e Entry, base string, found bool, err error) {
+func Last(ctx context.Context, st *store.Store, forge, repo string, number int64) (e Queued, base string, found bool, err error) {
 	row, err := st.Queries().LastMergeQueueEntry(ctx, db.LastMergeQueueEntryParams{Forge: forge, Repo: repo, Number: number})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Entry{}, "", false, nil
+		return Queued{}, "", false, nil
 	}
 	if err != nil {
-		return Entry{}, "", false, dberr.Explain(err, "read the merge queue entry of pull request %d of %s", number, repo)
+		return Queued{}, "", false, dberr.Explain(err, "read the merge queue entry of pull request %d of %s", number, repo)
 	}
 	return entryOf(row), row.Base, true, nil
 }
@@ -177,8 +177,8 @@ func Has(ctx context.Context, st *store.Store, q contract.QueueRef, id string) (
 	return has, dberr.Explain(err, "read the merge queue of %s", q)
 }
 
-func entryOf(r db.MergeQueueEntry) Entry {
-	return Entry{
+func entryOf(r db.MergeQueueEntry) Queued {
+	return Queued{
 		ID: r.ID, Number: r.Number, State: contract.QueueState(r.State), Reason: r.Reason, Title: r.Title, URL: r.Url, RunID: rowconv.Deref(r.RunID),
 		AddedBy: r.AddedBy, AddedAt: r.AddedAt, Head: r.HeadCommit, Batch: r.Batch, Commit: r.MergeCommit, EndedAt: r.EndedAt,
 	}

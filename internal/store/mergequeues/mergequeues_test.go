@@ -26,7 +26,7 @@ func entry(number int64, state contract.QueueState, version int64) contract.Queu
 	return contract.QueueEntry{Key: "k" + string(rune('0'+number)), Number: number, Title: "t", URL: "u", AddedBy: "ann", AddedAt: at, Place: 10 - number, State: state, Version: version}
 }
 
-func list(t *testing.T, f *storetest.Fixture) mergequeues.Queue {
+func list(t *testing.T, f *storetest.Fixture) mergequeues.MergeQueue {
 	t.Helper()
 	all, err := mergequeues.List(t.Context(), f.Store, mergequeues.Filter{QueueRef: contract.QueueRef{Repo: "team/app"}, Ended: 10})
 	require.NoError(t, err)

@@ -171,11 +171,14 @@ func TestTheAuthorsOfARunAreThoseWhoSteeredAnyOfItsAttempts(t *testing.T) {
 		said(contract.EventPipelineCommanded, map[string]any{"by": "gus", "command": contract.UpdateRecordError}),
 		said(contract.EventCheckReceived, map[string]any{"by": "fay", "check_kind": contract.CheckComment}),
 		said(contract.EventCheckReceived, map[string]any{"by": "ci", "check_kind": ""}),
+		said(contract.EventStayPushed, map[string]any{"people": []string{"Hal", "hal@example.com", "bob"}, "commits": 2}),
+		said(contract.EventStayPushed, map[string]any{"people": nil}),
+		said(contract.EventStayEnded, map[string]any{"people": []string{"nobody"}}),
 	}})
 	require.NoError(t, err)
 	run, err = f.Run(t.Context(), run.ID)
 	require.NoError(t, err)
 	authors, err := verdicts.Authors(t.Context(), f.Store, run)
 	require.NoError(t, err)
-	require.Equal(t, []string{"Zoe", "ann", "bob", "cid", "dan", "eve", "gus", "fay"}, authors)
+	require.Equal(t, []string{"Zoe", "ann", "bob", "cid", "dan", "eve", "gus", "fay", "Hal", "hal@example.com"}, authors)
 }

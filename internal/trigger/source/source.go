@@ -126,7 +126,7 @@ func (s *Service) watch(ctx context.Context, forgeName string, names []string) {
 		}
 		var due []triggers.Look
 		if free := maxLooks - len(slots); err == nil && free > 0 && s.pausedFor(forgeName) == 0 {
-			due, err = triggers.ClaimLooks(ctx, s.Store, names, free, lookTime+leaseMargin)
+			due, err = s.claim(ctx, names, free)
 		}
 		if err != nil && ctx.Err() == nil {
 			s.Log.WarnContext(ctx, "The triggers of a forge could not be looked for; trying again", "forge", forgeName, "error", err)
@@ -142,6 +142,17 @@ func (s *Service) watch(ctx context.Context, forgeName string, names []string) {
 			return
 		}
 	}
+}
+
+// claim claims looks that are due. It is not interrupted when the server stops: nobody would know of what
+// was claimed, so that the leases would have to end first.
+func (s *Service) claim(ctx context.Context, names []string, most int) ([]triggers.Look, error) {
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	claiming, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseMargin)
+	defer cancel()
+	return triggers.ClaimLooks(claiming, s.Store, names, most, lookTime+leaseMargin)
 }
 
 // look looks for what fires a trigger. A look that ends because the server stops is made again at once

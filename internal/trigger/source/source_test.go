@@ -321,15 +321,36 @@ func TestAnIssueThatWasLabelledBeforeTheTriggerExistedCountsAsNew(t *testing.T) 
 	stop()
 
 	// What happens while no server runs has the time at which it happened.
-	w.hub.Clock(time.Now().Add(-30 * time.Minute))
+	then := time.Now().Add(-30 * time.Minute)
+	w.hub.Clock(then)
 	next := repo.OpenIssue("Meanwhile", "", "rgpt")
 	repo.Say(forge.OnIssue(next), "@rgpt meanwhile")
 	serve(t, w.service(nil))
 	await.Until(t, "both fire", func() bool { return len(w.firings(t)) == 3 })
 	for _, f := range w.firings(t) {
 		if f.delivery != "issue:1" {
-			require.WithinDuration(t, time.Now().Add(-30*time.Minute), f.at, time.Minute)
+			require.WithinDuration(t, then, f.at, time.Minute)
 		}
+	}
+}
+
+func TestAServerThatStopsLeavesNoLookBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.on("hub")
+	w.repos["hub"].Push("main", map[string]string{"a": "a"})
+	for range 30 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { w.service(nil).Run(ctx); close(done) }()
+		w.looked(t, 1, "hub-issue")
+		cancel()
+		<-done
+		storetest.Query(t, w.URL, func(ctx context.Context, conn *pgx.Conn) {
+			var n int
+			require.NoError(t, conn.QueryRow(ctx, "SELECT count(*) FROM orchestrator_triggers WHERE looking").Scan(&n))
+			require.Zero(t, n)
+		})
 	}
 }
 

@@ -208,7 +208,7 @@ func (q *Queue) Result(tree string) (contract.QueueChecks, bool) {
 	return contract.QueueChecks{}, false
 }
 
-// Learn notes the result of the checks of a tree. A time-out is not a result.
+// Learn notes the result of the checks of a tree. One that has not ended is not kept.
 func (q *Queue) Learn(tree string, r contract.QueueChecks) {
 	if r.Result == contract.QueuePending {
 		return

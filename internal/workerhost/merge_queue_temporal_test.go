@@ -1,0 +1,238 @@
+package workerhost
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/await"
+	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/forge/forgetest"
+	"github.com/rocketgpt/orchestrator/internal/freeport"
+	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
+	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
+	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
+	"github.com/rocketgpt/orchestrator/workflows"
+)
+
+// recordEnv names a directory in which the history of this test's queue is recorded for the replay test.
+const recordEnv = "RGPT_RECORD_QUEUE"
+
+// realTemporal starts Temporal, and returns a client.
+func realTemporal(t *testing.T) client.Client {
+	t.Helper()
+	program, err := filepath.Abs("../../bin/temporal-devserver")
+	require.NoError(t, err)
+	if _, err := os.Stat(program); err != nil {
+		t.Skip("it needs bin/temporal-devserver: make devserver")
+	}
+	dir := t.TempDir()
+	port, err := freeport.Take(t.Context())
+	require.NoError(t, err)
+	ui, err := freeport.Take(t.Context())
+	require.NoError(t, err)
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	cmd := exec.CommandContext(t.Context(), program, "--port", strconv.Itoa(port), "--ui-port", strconv.Itoa(ui), "--namespace", "default",
+		"--ready-file", filepath.Join(dir, "ready"), "--db-filename", filepath.Join(dir, "temporal.db"))
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	await.Until(t, "Temporal is ready", func() bool { _, err := os.Stat(filepath.Join(dir, "ready")); return err == nil })
+	settings := config.Default().Temporal
+	settings.Address, settings.Namespace = address, "default"
+	c, err := temporal.Connect(t.Context(), settings, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// startQueueWorkers starts the workers that a merge queue needs. The returned function stops them.
+func (w *queueWorld) startQueueWorkers(t *testing.T, c client.Client) (halt func()) {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Worker.StopTimeout = 0 // what runs is lost
+	options := workerOptions(Options{Config: cfg, Log: w.parts.Log, tasks: &tasks{}})
+	run, releaser := worker.New(c, contract.QueueRun, options), worker.New(c, contract.QueueReleaser, options)
+	workflows.RegisterMergeQueue(run)
+	for name, f := range map[string]any{
+		contract.ActivityQueueSave: w.parts.SaveQueue, contract.ActivityQueueCandidate: w.parts.QueueCandidate, contract.ActivityQueueChecks: w.parts.QueueChecks,
+		contract.ActivityQueueMerge: w.parts.QueueMerge, contract.ActivityQueueReturn: w.parts.QueueReturn, contract.ActivityQueueCleanUp: w.parts.QueueCleanUp,
+	} {
+		for _, r := range []worker.Worker{run, releaser} {
+			r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+		}
+	}
+	workers := []worker.Worker{run, releaser}
+	for _, r := range workers {
+		require.NoError(t, r.Start())
+	}
+	return func() { stop(workers) }
+}
+
+// TestAQueueContinuesWhereItsWorkersStopped runs a queue on a real Temporal, stops its workers again and
+// again, and replays its history.
+func TestAQueueContinuesWhereItsWorkersStopped(t *testing.T) {
+	t.Parallel()
+	w := newQueueWorld(t)
+	c := realTemporal(t)
+	w.parts.Temporal = c
+	halt := w.startQueueWorkers(t, c)
+	runs := w.control(t, c)
+	var bad int64
+	for i := range 6 {
+		file := fmt.Sprintf("file-%d.txt", i)
+		if i == 3 {
+			file = "broken/" + file
+		}
+		pr := w.green(t, fmt.Sprintf("change-%d", i), file)
+		if i == 3 {
+			bad = pr.Number
+		}
+		add := control.QueueRequest{Action: contract.QueueAdd, PullRequest: pr.URL, By: "ann", Key: fmt.Sprint("add/", i)}
+		for range 2 { // the second one is a repeat
+			ack, err := runs.CommandQueue(t.Context(), add)
+			require.NoError(t, err)
+			require.NotEmpty(t, ack.Message)
+		}
+	}
+	_, err := runs.CommandQueue(t.Context(), control.QueueRequest{Action: contract.QueueSkip, PullRequest: w.hub.URL() + "/" + queuedRepo + "/pull/999"})
+	require.ErrorContains(t, err, "pull request 999 of octo/app is not in a merge queue")
+	ended := func() (q mergequeues.MergeQueue) {
+		all, err := mergequeues.List(t.Context(), w.parts.Store, mergequeues.Filter{Ended: 100})
+		require.NoError(t, err)
+		return all[0]
+	}
+	for n := 1; n <= 4; n++ {
+		await.Until(t, "another pull request left the queue", func() bool { return len(ended().Ended) >= n })
+		halt()
+		halt = w.startQueueWorkers(t, c)
+	}
+	await.Until(t, "the queue is empty", func() bool { q := ended(); return len(q.Ended) == 6 && len(q.Entries) == 0 })
+	id := contract.MergeQueueWorkflowID(w.ref)
+	first := c.GetWorkflow(t.Context(), id, "")
+	require.NoError(t, first.Get(t.Context(), nil))
+	halt()
+	for _, e := range ended().Ended {
+		want := contract.QueueMerged
+		if e.Number == bad {
+			want = contract.QueueReturned
+		}
+		require.Equal(t, want, e.State, e.Reason)
+	}
+	comments, err := w.ci.Comments(t.Context(), queuedRepo, forge.OnPullRequest(bad), time.Time{})
+	require.NoError(t, err)
+	require.Len(t, comments, 1)
+	require.Len(t, gitLines(w.ci.repo.Dir(), "rev-list", "--first-parent", "main"), 2+5, "each was merged once")
+
+	w.addsWhatIsReady(t, c, runs)
+
+	recorded := queueHistory(t, c, id, first.GetRunID())
+	replayer := worker.NewWorkflowReplayer()
+	workflows.RegisterMergeQueue(replayer)
+	require.NoError(t, replayer.ReplayWorkflowHistory(nil, recorded))
+	if dir := os.Getenv(recordEnv); dir != "" {
+		recordQueue(t, filepath.Join(dir, "merge-queue.json.gz"), recorded)
+	}
+}
+
+// control returns the operations on runs with the forge in their configuration.
+func (w *queueWorld) control(t *testing.T, c client.Client) *control.Runs {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte(forgetest.BotToken), 0o600))
+	cfg := config.Default()
+	cfg.Forges = map[string]config.Forge{"hub": {Kind: "github", URL: w.hub.URL(), TokenFile: token, Timeout: 20 * time.Second}}
+	cfg.Git.PullRequest.Merge.CheckPoll = 10 * time.Millisecond
+	return &control.Runs{Store: w.parts.Store, Views: views.New(w.parts.Store), Temporal: c, Config: cfg}
+}
+
+// green opens a pull request whose own check succeeded.
+func (w *queueWorld) green(t *testing.T, branch, file string) forge.PullRequest {
+	t.Helper()
+	head := w.ci.repo.Push(branch, map[string]string{file: "text\n"})
+	pr, err := w.ci.CreatePullRequest(t.Context(), queuedRepo, forge.NewPullRequest{Head: branch, Base: "main", Title: branch})
+	require.NoError(t, err)
+	require.NoError(t, w.ci.SetStatus(t.Context(), queuedRepo, head, forge.Status{Context: "ci", State: forge.CheckSuccess}))
+	return pr
+}
+
+// addsWhatIsReady requires that the pull request of a run is added by policy, once.
+func (w *queueWorld) addsWhatIsReady(t *testing.T, c client.Client, runs *control.Runs) {
+	t.Helper()
+	defer w.startQueueWorkers(t, c)()
+	run, _, err := w.parts.Store.CreateRun(t.Context(), storetest.Filled(store.NewRun{}))
+	require.NoError(t, err)
+	pr := w.green(t, "of-a-run", "of-a-run.txt")
+	offer := func() bool {
+		t.Helper()
+		require.NoError(t, runs.QueueReady(t.Context(), w.ci, "hub", queuedRepo, pr, run.ID))
+		has, err := mergequeues.Has(t.Context(), w.parts.Store, w.ref, fmt.Sprintf("auto/%d/%s", pr.Number, pr.HeadCommit))
+		require.NoError(t, err)
+		return has
+	}
+	require.False(t, offer(), "the settings do not say so")
+	runs.Config.Git.PullRequest.Merge.When = config.MergeApproved
+	require.False(t, offer(), "the gate has not judged it")
+	judged := contract.GateRecord{RunID: run.ID, Stage: contract.GateRelease, Author: string(contract.AgentBuilder), Subject: "one", From: "a", Tree: "b", Decision: contract.GateAllow}
+	_, err = verdicts.Save(t.Context(), w.parts.Store, "p", judged, verdicts.Basis{Input: []byte("{}")})
+	require.NoError(t, err)
+	require.False(t, offer(), "no person has approved it")
+	judged.Subject, judged.Automerge = "two", true
+	_, err = verdicts.Save(t.Context(), w.parts.Store, "p", judged, verdicts.Basis{Input: []byte("{}")})
+	require.NoError(t, err)
+	require.True(t, offer())
+	await.Until(t, "it is merged", func() bool {
+		e, _, _, err := mergequeues.Last(t.Context(), w.parts.Store, "hub", queuedRepo, pr.Number)
+		return err == nil && e.State == contract.QueueMerged && e.RunID == run.ID
+	})
+	require.True(t, offer())
+	require.NoError(t, c.GetWorkflow(t.Context(), contract.MergeQueueWorkflowID(w.ref), "").Get(t.Context(), nil))
+}
+
+// queueHistory returns the history of a workflow.
+func queueHistory(t *testing.T, c client.Client, id, execution string) *history.History {
+	t.Helper()
+	out := &history.History{}
+	events := c.GetWorkflowHistory(context.WithoutCancel(t.Context()), id, execution, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		require.NoError(t, err)
+		out.Events = append(out.Events, e)
+	}
+	return out
+}
+
+// recordQueue writes a history in the form of the recorded ones.
+func recordQueue(t *testing.T, file string, h *history.History) {
+	t.Helper()
+	raw, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(h)
+	require.NoError(t, err)
+	f, err := os.Create(file)
+	require.NoError(t, err)
+	z := gzip.NewWriter(f)
+	_, err = z.Write(raw)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	require.NoError(t, f.Close())
+}
