@@ -130,7 +130,7 @@ func NewRun(p NewRunPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = entryInput(p.Entry, input{name: control.FieldIssue, label: "Issue: its address on a forge, instead of a goal or in addition to it", placeholder: "https://example.com/team/app/issues/12", literal: true}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = entryInput(p.Entry, input{name: control.FieldIssue, label: "Issue (optional): its address on a forge", placeholder: "https://example.com/team/app/issues/12", literal: true}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
