@@ -44,6 +44,8 @@ func entriesOf() map[string]string {
 		"fire-trigger": "trigger.requested", "pause-trigger": "trigger.paused", "resume-trigger": "trigger.resumed", "redeliver-trigger": "trigger.redelivered",
 		"add-merge-queue": "queue.", "remove-merge-queue": "queue.", "skip-merge-queue": "queue.", "pause-merge-queue": "queue.", "resume-merge-queue": "queue.",
 
+		"test-notification-channel": noEntry + "it changes nothing",
+
 		"test-webhook":     noEntry + "it changes nothing but the webhook's log of deliveries",
 		"redeliver":        noEntry + "it changes nothing but the webhook's log of deliveries",
 		"estimate-run":     noEntry + "it only computes",

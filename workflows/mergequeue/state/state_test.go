@@ -316,7 +316,7 @@ func TestTheTimeOfOwnChecksBeginsWhenTheyAreFirstSeenToRun(t *testing.T) {
 func TestAReasonThatIsCutKeepsItsMarkdownWhole(t *testing.T) {
 	t.Parallel()
 	for reason, want := range map[string]string{
-		strings.Repeat("x", 280) + " `@ann and others`":                     strings.Repeat("x", 280) + " …",
+		strings.Repeat("x", 290) + " `@ann and others`":                     strings.Repeat("x", 290) + " …",
 		strings.Repeat("x", 270) + " `a` (<https://example.com/long/path>)": strings.Repeat("x", 270) + " `a` …",
 		strings.Repeat("x", 300):                                            strings.Repeat("x", 300),
 	} {
