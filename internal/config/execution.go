@@ -217,7 +217,7 @@ type PullRequest struct {
 	Comments     bool     `yaml:"comments" doc:"Add the open findings of the reviewer (gate.review) as comments on the lines that they concern."`
 	CloseIssue   bool     `yaml:"close_issue" doc:"For a run that is about an issue (rgpt run create --issue): the pull request closes the issue when it is merged."`
 	CommentIssue bool     `yaml:"comment_issue" doc:"For a run that is about an issue: once it has opened its pull request, comment on the issue with its address."`
-	Mention      string   `yaml:"mention" validate:"required,max=100,mention" doc:"What a comment in the conversation of a pull request must contain so that a run that watches its branch (git.stay) carries it out. Comments on lines and reviews need not contain it." example:"\"@acme-bot\""`
+	Mention      string   `yaml:"mention" validate:"required,max=100,mention" doc:"What a comment in the conversation of a pull request must contain so that a run that watches its branch (git.stay) carries it out. Comments on lines, and texts of reviews that do not approve, need not contain it." example:"\"@acme-bot\""`
 	Ignore       []string `yaml:"ignore" validate:"max=100,dive,required,max=100,login" doc:"Accounts whose comments do not count, such as those of programs that the forge does not mark as bots. * stands for any characters; case is ignored." example:"[dependabot, \"*-bot\"]"`
 	Commenters   string   `yaml:"commenters" validate:"oneof=read write admin" doc:"Permission that people must have for the repository so that a run carries out their comments."`
 	Merge        Merge    `yaml:"merge" doc:"How pull requests are merged by a merge queue."`

@@ -275,7 +275,7 @@ type Comment struct {
 	Thread    string // of comments on lines and discussions; "" where the forge has none
 	Author    string
 	Bot       bool // as far as the forge says so
-	Review    bool // it is the text of a review as a whole
+	Review    bool // it is the text of a review as a whole, which does not approve
 	Body      string
 	URL       string
 	Path      string // of a comment on a line

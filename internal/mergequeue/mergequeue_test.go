@@ -168,7 +168,7 @@ func TestThePolicyDecidesWhatIsReady(t *testing.T) {
 	expect(contract.QueueRefused, "it has the label `stop`")
 	require.NoError(t, w.Service.RemoveLabel(t.Context(), path, on, "stop"))
 	expect(contract.QueueRefused, "it needs the approvals of 1 people for its newest commit and has 0")
-	w.repo.ApproveAs(forgetest.Stranger, pr.Number)
+	w.repo.ApproveAs(forgetest.Stranger, pr.Number, "")
 	expect(contract.QueueRefused, "and has 0; only those of people with write access to the repository count")
 	w.repo.Approve(pr.Number)
 	expect(contract.QueueIncluded, "")

@@ -276,15 +276,15 @@ func (r *Repository) Say(on forge.Subject, text string) {
 }
 
 // Approve approves the head of a pull request as the member.
-func (r *Repository) Approve(number int64) { r.ApproveAs(Member, number) }
+func (r *Repository) Approve(number int64) { r.ApproveAs(Member, number, "") }
 
-// ApproveAs approves the head of a pull request as an account.
-func (r *Repository) ApproveAs(login string, number int64) {
+// ApproveAs approves the head of a pull request as an account, with a text.
+func (r *Repository) ApproveAs(login string, number int64, text string) {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	if found := r.find(forge.OnPullRequest(number)); found != nil {
 		r.sync(found)
-		r.server.say(found, &comment{author: login, review: true, system: r.server.separate, approves: true, commit: r.headOf(found)})
+		r.server.say(found, &comment{author: login, body: text, review: true, system: r.server.separate, approves: true, commit: r.headOf(found)})
 	}
 }
 

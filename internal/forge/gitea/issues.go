@@ -140,7 +140,7 @@ func (c *call) reviews(number int64) ([]forge.Comment, error) {
 		}
 		if r.Body != "" {
 			out = append(out, forge.Comment{
-				ID: reviewID(r.ID), Author: login(r.Reviewer), Bot: bot(r.Reviewer), Review: true, Body: r.Body,
+				ID: reviewID(r.ID), Author: login(r.Reviewer), Bot: bot(r.Reviewer), Review: r.State != sdk.ReviewStateApproved, Body: r.Body,
 				URL: address(r.HTMLURL), CreatedAt: r.Submitted, UpdatedAt: r.Submitted,
 			})
 		}

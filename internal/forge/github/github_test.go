@@ -38,6 +38,25 @@ func TestAPullRequestIsNoIssue(t *testing.T) {
 	require.True(t, fault.Is(err, contract.CodeRepository), "%v", err)
 }
 
+func TestTheTextOfAReviewThatApprovesIsPartOfTheConversation(t *testing.T) {
+	t.Parallel()
+	hub := forgetest.NewGitHub(t)
+	repo := hub.Repository("octo/app")
+	head := repo.Push("x", map[string]string{"a": "a\n"})
+	s := open(t, hub, forgetest.BotToken)
+	pr, err := s.CreatePullRequest(t.Context(), "octo/app", forge.NewPullRequest{Head: "x", Base: "main", Title: "t"})
+	require.NoError(t, err)
+	require.NoError(t, s.Review(t.Context(), "octo/app", pr.Number, forge.NewReview{Commit: head, Body: "Rename it."}))
+	repo.ApproveAs(forgetest.Member, pr.Number, "Good.")
+	comments, err := s.Comments(t.Context(), "octo/app", forge.OnPullRequest(pr.Number), time.Time{})
+	require.NoError(t, err)
+	got := map[string]bool{}
+	for _, c := range comments {
+		got[c.Body] = c.Review
+	}
+	require.Equal(t, map[string]bool{"Rename it.": true, "Good.": false}, got)
+}
+
 func TestADraftAndMissingChecksAreNotMerged(t *testing.T) {
 	t.Parallel()
 	hub := forgetest.NewGitHub(t)

@@ -129,7 +129,7 @@ func (c *call) ofReviews(number int64, since time.Time) ([]forge.Comment, error)
 			continue
 		}
 		out = append(out, forge.Comment{
-			ID: ofReview + strconv.FormatInt(one.GetID(), 10), Author: one.GetUser().GetLogin(), Bot: isBot(one.GetUser()), Review: true, Body: one.GetBody(),
+			ID: ofReview + strconv.FormatInt(one.GetID(), 10), Author: one.GetUser().GetLogin(), Bot: isBot(one.GetUser()), Review: one.GetState() != "APPROVED", Body: one.GetBody(),
 			URL: one.GetHTMLURL(), Commit: one.GetCommitID(), CreatedAt: at, UpdatedAt: at,
 		})
 	}
