@@ -68,7 +68,7 @@ func isClock(s string) bool {
 	return err == nil && at.Format(clockFormat) == s
 }
 
-// Minutes returns the beginning and the end as minutes of the day; ok is false if there are no quiet
+// Minutes returns the beginning and the end as minutes of the day; ok is false without quiet
 // hours.
 func (q Quiet) Minutes() (from, to int, ok bool) {
 	a, err := time.Parse(clockFormat, q.From)

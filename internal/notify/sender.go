@@ -204,7 +204,7 @@ func (n *Notifier) attempt(ctx context.Context, c *channel, id int64) (time.Dura
 		}
 		return 0, nil
 	}
-	out := notifications.Outcome{Message: id, Attempt: m.Attempt, State: notifications.Dropped, Reason: "the event is no longer stored"}
+	out := notifications.Outcome{Message: id, Attempt: m.Attempt, State: notifications.Dropped, Reason: "the event was deleted"}
 	var r result
 	m.Entries = slices.DeleteFunc(m.Entries, func(e notifications.Entry) bool { return e.Payload == nil })
 	if len(m.Entries) > 0 {

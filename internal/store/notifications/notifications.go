@@ -21,7 +21,7 @@ const (
 	Pending State = "pending"
 	Sent    State = "sent"
 	Failed  State = "failed"
-	Dropped State = "dropped" // it was too old, its event is no longer stored, or its question needed no answer any more
+	Dropped State = "dropped" // it was too old, its event was deleted, or its question had been answered
 )
 
 // States returns all states.
@@ -121,7 +121,7 @@ type Entry struct {
 	Seq      int64
 	Type     contract.EventType
 	Kind     string
-	Payload  json.RawMessage // nil: the event is no longer stored
+	Payload  json.RawMessage // nil: the event was deleted
 	Happened time.Time
 	Project  string
 	Goal     string
