@@ -174,7 +174,7 @@ func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*wor
 	return workspace.New(workspace.Options{
 		CacheDir: filepath.Join(dataDir, "cache"), Blobs: blobs, MaxFileBytes: cfg.Execution.Sandbox.FileSize.Int64(),
 		MaxRepositoryFiles: cfg.Git.MaxFiles, MaxRepositoryBytes: cfg.Git.MaxSize.Int64(),
-		LinkedFolders: cfg.Git.LinkedFolders, Credential: forges.GitCredential,
+		MaxSpareDirs: cfg.Worker.SpareDirectories, LinkedFolders: cfg.Git.LinkedFolders, Credential: forges.GitCredential,
 	})
 }
 

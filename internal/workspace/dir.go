@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 //
 //	work/   the work tree, all that a sandbox sees
 //	index   git's index
-//	tree    the marker: repository, boot and tree that work holds, and whether
-//	        the index is behind
+//	tree    the marker: repository, boot and tree that work holds, whether the
+//	        index is behind, and whether the directory is plain
 //
 // The marker is absent while the directory may be written to, so the remains of a crash are never
 // mistaken for a state.
@@ -32,7 +33,9 @@ type Dir struct {
 	baseTree string
 	writable bool
 	since    time.Time // when it was opened for writing
+	held     string    // the tree on disk, while it is known
 	stale    bool      // the index is behind the tree
+	plain    bool      // only this package and the tools for files ever wrote to it; see SaveFile
 	excludes string    // patterns that Save skips in addition to the repository's own; see Ignore
 	use      *heldLock
 	lock     *heldLock
@@ -131,26 +134,55 @@ func (d *Dir) Close() {
 func (d *Dir) lockPath() string {
 	return d.m.dirLock(filepath.Base(d.root))
 }
-func (d *Dir) markerPath() string { return filepath.Join(d.root, "tree") }
+func (d *Dir) markerPath() string { return filepath.Join(d.root, markerName) }
 func (d *Dir) indexPath() string  { return filepath.Join(d.root, "index") }
 
-// staleIndex is the suffix of the marker if SaveFile recorded changes that are not in git's index.
-const staleIndex = " stale"
+const markerName = "tree"
 
-func (d *Dir) marker(tree string) string {
-	return strings.Join([]string{d.repo.id, d.m.boot, tree}, " ")
+// mark is what the marker of a directory says.
+type mark struct {
+	repo, boot, tree string
+	stale            bool // SaveFile recorded changes that are not in git's index
+	plain            bool
+}
+
+// The words at the end of a marker.
+const (
+	markStale = "stale"
+	markPlain = "plain"
+)
+
+func (k mark) String() string {
+	words := []string{k.repo, k.boot, k.tree}
+	if k.stale {
+		words = append(words, markStale)
+	}
+	if k.plain {
+		words = append(words, markPlain)
+	}
+	return strings.Join(words, " ") + "\n"
+}
+
+// readMark reads a marker; false if there is none.
+func readMark(path string) (mark, bool) {
+	content, err := os.ReadFile(path)
+	words := strings.Split(strings.TrimSuffix(string(content), "\n"), " ")
+	if err != nil || len(words) < 3 {
+		return mark{}, false
+	}
+	flags := words[3:]
+	return mark{repo: words[0], boot: words[1], tree: words[2], stale: slices.Contains(flags, markStale), plain: slices.Contains(flags, markPlain)}, true
 }
 
 // readMarker reports whether the directory's content is known at all, and whether it is
 // already the wanted tree.
 func (d *Dir) readMarker() (trusted, wanted bool) {
-	content, err := os.ReadFile(d.markerPath())
-	if err != nil {
+	k, ok := readMark(d.markerPath())
+	if !ok || k.repo != d.repo.id || k.boot != d.m.boot {
 		return false, false
 	}
-	var marker string
-	marker, d.stale = strings.CutSuffix(strings.TrimSuffix(string(content), "\n"), staleIndex)
-	return strings.HasPrefix(marker, d.marker("")), marker == d.marker(d.ws.Tree)
+	d.held, d.stale, d.plain = k.tree, k.stale, k.plain
+	return true, k.tree == d.ws.Tree
 }
 
 func (d *Dir) removeMarker() error {
@@ -161,11 +193,8 @@ func (d *Dir) removeMarker() error {
 }
 
 func (d *Dir) writeMarker() error {
-	marker := d.marker(d.ws.Tree)
-	if d.stale {
-		marker += staleIndex
-	}
-	if err := writeFile(d.markerPath(), marker+"\n"); err != nil {
+	k := mark{repo: d.repo.id, boot: d.m.boot, tree: d.ws.Tree, stale: d.stale, plain: d.plain}
+	if err := writeFile(d.markerPath(), k.String()); err != nil {
 		return wrapf(err, "cannot write to a workspace directory")
 	}
 	return nil
@@ -180,6 +209,17 @@ func (d *Dir) prepare(ctx context.Context) error {
 	if err := d.repo.ensure(ctx, d.ws, d.baseTree); err != nil {
 		return err
 	}
+	if !trusted {
+		taken, err := d.takeSpare()
+		if err != nil {
+			return err
+		}
+		if taken {
+			if trusted, wanted = d.readMarker(); wanted {
+				return nil
+			}
+		}
+	}
 	if err := d.removeMarker(); err != nil {
 		return err
 	}
@@ -187,8 +227,15 @@ func (d *Dir) prepare(ctx context.Context) error {
 		if err := d.wipe(); err != nil {
 			return err
 		}
+		d.plain = true
+		return d.checkOut(ctx, false)
 	}
-	return d.checkOut(ctx, trusted)
+	if d.plain {
+		if err := d.turn(d.held); !errors.Is(err, errNeedsGit) {
+			return err
+		}
+	}
+	return d.checkOut(ctx, true)
 }
 
 // wipe empties a directory whose content is unknown.
