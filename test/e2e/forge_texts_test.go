@@ -43,6 +43,7 @@ type strangerTests struct {
 	provider *harness.Provider
 	hub, lab *forgetest.Repository
 	at       map[string]struct{ kind, api, git string } // the forges
+	clocks   map[string]func(time.Time)                 // of those in memory
 	clones   string                                     // directory
 	paths    map[string]string                          // of the repositories of runs on Gitea
 	other    string                                     // another repository on Gitea
@@ -68,6 +69,7 @@ type saying struct {
 	written  func(t *testing.T, r views.RunDetails) (title string, texts []string) // by the program on the forge
 	merge    func(t *testing.T, r views.RunDetails)
 	verdicts []string // of the gate
+	last     views.RunDetails
 }
 
 // plainTexts are those of a run that nothing hostile reaches.
@@ -91,11 +93,11 @@ func TestNoTextOfAForgeOrARepositoryGainsAnything(t *testing.T) {
 		w.onGitea(t, "benign", plainTexts, false),
 	}
 	before := w.outside(t)
-	t.Run("runs", func(t *testing.T) {
+	for _, act := range []func(*testing.T, *saying){w.released, w.failed, w.carriedOut, w.merged} { // all runs at the same time
 		for _, s := range runs {
-			t.Run(s.name, parallel(func(t *testing.T) { w.carries(t, s) }))
+			act(t, s)
 		}
-	})
+	}
 	require.Equal(t, before, w.outside(t), "nothing else changed")
 	w.nobodyNotified(t)
 	w.onlyAllowedRequests(t)
@@ -148,8 +150,7 @@ func newStrangerTests(t *testing.T, batches [][]hostile.Entry) *strangerTests {
 		w.paths[name] = newRepository(t, server)
 	}
 	github, gitlab := forgetest.NewGitHub(t), forgetest.NewGitLab(t)
-	github.Clock(time.Now())
-	gitlab.Clock(time.Now())
+	w.clocks = map[string]func(time.Time){"hub": github.Clock, "lab": gitlab.Clock}
 	w.hub, w.lab = github.Repository("octo/app"), gitlab.Repository("octo/app")
 	w.git = encrypted(t, server.URL)
 	var rules harness.Rules
@@ -272,7 +273,7 @@ func (w *strangerTests) onGitea(t *testing.T, name string, texts []hostile.Entry
 		require.Len(t, pull, 1)
 		require.Empty(t, pull[0].Reviewers)
 		require.Subset(t, []string{"rgpt", "gate/allowed", "gate/approved", "risk/low"}, pull[0].labels())
-		texts = []string{pull[0].Body, w.answers(t, path, pull[0].Number), w.answers(t, path, s.issue)}
+		texts = []string{pull[0].Body, w.answers(t, path, pull[0].Number), w.said(t, path, s.issue)}
 		for _, text := range texts {
 			w.rendered(t, path, text)
 		}
@@ -292,6 +293,23 @@ func (w *strangerTests) onGitea(t *testing.T, name string, texts []hostile.Entry
 		}
 	}
 	return s
+}
+
+// said returns what the account of the runs wrote on an issue.
+func (w *strangerTests) said(t *testing.T, path string, issue int64) string {
+	t.Helper()
+	var all []struct {
+		Body string
+		User struct{ Login string }
+	}
+	w.forge.Do(t, w.forge.Owner, http.MethodGet, fmt.Sprintf("/repos/%s/issues/%d/comments", path, issue), nil, &all)
+	var b strings.Builder
+	for _, c := range all {
+		if c.User.Login == w.forge.Bot.Login {
+			b.WriteString(c.Body + "\n")
+		}
+	}
+	return b.String()
 }
 
 // file is what the model makes.
@@ -349,6 +367,7 @@ func (w *strangerTests) inMemory(t *testing.T, name string, texts []hostile.Entr
 	harness.Git(t, source, "push", "--quiet", "--force", repo.Dir(), "HEAD:refs/heads/main")
 	harness.Git(t, w.Dir, "clone", "--quiet", repo.Dir(), dir)
 	harness.Git(t, dir, "remote", "set-url", "origin", git+"/"+repo.Path+".git")
+	w.clocks[name](time.Now())
 	var first int64
 	for range 2 {
 		first = repo.OpenIssue("an issue that nothing closes", "") - 1
@@ -358,11 +377,13 @@ func (w *strangerTests) inMemory(t *testing.T, name string, texts []hostile.Entr
 	s.run = w.note(w.Create(t, "--repo", dir, "--issue", page, "--pull-request", "--stay", "1h"))
 	s.status = func(t *testing.T, r views.RunDetails) {
 		t.Helper()
+		w.clocks[name](time.Now())
 		repo.SayAs(forgetest.Stranger, forge.OnPullRequest(r.PullRequests[0].Number), "@rgpt "+s.commented())
 		repo.Job(r.ReleaseCommit, "ci "+hostile.Title(texts, 100), forge.CheckFailure, hostile.Text(texts))
 	}
 	s.comment = func(t *testing.T, r views.RunDetails) {
 		t.Helper()
+		w.clocks[name](time.Now())
 		repo.SayOnLine(r.PullRequests[0].Number, s.file(), 1, s.commented())
 	}
 	s.written = func(t *testing.T, r views.RunDetails) (title string, texts []string) {
@@ -401,17 +422,28 @@ func (w *strangerTests) inMemory(t *testing.T, name string, texts []hostile.Entr
 	return s
 }
 
-// carries follows a run until its pull request is merged, and looks at what it wrote.
-func (w *strangerTests) carries(t *testing.T, s *saying) {
+// released waits for the pull request of a run, one of whose checks then fails.
+func (w *strangerTests) released(t *testing.T, s *saying) {
 	t.Helper()
 	w.AwaitRun(t, w.Store(t), s.run, "with its branch", longest, func(r store.Run) bool { return r.StayingUntil != nil || r.Status.Terminal() && r.Failure != nil })
-	r := w.Inspect(t, s.run)
-	require.Nil(t, r.Failure)
-	require.Len(t, r.PullRequests, 1, "%+v", r.Failure)
-	s.status(t, r)
-	r = w.again(t, r)
-	s.comment(t, r)
-	r = w.again(t, r)
+	s.last = w.Inspect(t, s.run)
+	require.Nil(t, s.last.Failure, "%s: %v", s.name, s.last.Failure)
+	require.Len(t, s.last.PullRequests, 1, s.name)
+	s.status(t, s.last)
+}
+
+// failed waits until the failed check is fixed. Then a person comments.
+func (w *strangerTests) failed(t *testing.T, s *saying) {
+	t.Helper()
+	s.last = w.again(t, s.last)
+	s.comment(t, s.last)
+}
+
+// carriedOut waits until the comment is carried out and answered, and looks at what the run wrote.
+func (w *strangerTests) carriedOut(t *testing.T, s *saying) {
+	t.Helper()
+	s.last = w.again(t, s.last)
+	r := s.last
 	var title string
 	var texts []string
 	harness.Await(t, "the answer", longest, func() (bool, string) {
@@ -426,9 +458,13 @@ func (w *strangerTests) carries(t *testing.T, s *saying) {
 	}
 	require.Len(t, r.SelfHealEvents, 2, "nobody else's comment was carried out")
 	w.commits(t, r)
-	s.merge(t, r)
+}
+
+// merged merges the pull request of a run, and waits for the end of its watch.
+func (w *strangerTests) merged(t *testing.T, s *saying) {
+	t.Helper()
+	s.merge(t, s.last)
 	w.AwaitRun(t, w.Store(t), s.run, "alone", longest, func(r store.Run) bool { return r.StayingUntil == nil })
-	s.verdicts = nil
 	for _, v := range w.Inspect(t, s.run).Gate {
 		s.verdicts = append(s.verdicts, fmt.Sprintf("%s %s %s", v.Stage, v.Decision, v.ApprovedBy))
 	}
