@@ -163,7 +163,7 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 	verdict, judged := report.ReleaseVerdict(details)
 	r := pullrequest.Request{
 		RunID: run.ID, Repo: at.repo, Head: in.Branch, Base: baseOf(run, s), Commit: in.Commit,
-		Title: defused(telemetry.Redact(text.Title())), Body: telemetry.Redact(text.Body()),
+		Title: fault.Clip(defused(telemetry.Redact(text.Title())), report.MaxPullRequestTitle), Body: telemetry.Redact(text.Body()),
 		Draft:  s.Draft == contract.DraftAlways || s.Draft == contract.DraftByGate && in.Approved,
 		Labels: pullRequestLabels(s, verdict, text.Risk()), OwnLabels: ownLabel, Reviewers: reviewers(s.Reviewers),
 	}

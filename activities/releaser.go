@@ -93,7 +93,7 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 	if err != nil {
 		return nil, err
 	}
-	text := telemetry.Redact
+	text := func(s string) string { return printable(telemetry.Redact(s)) }
 	if contract.Pushes(in.Repo, in.Release) {
 		text = func(s string) string { return defused(telemetry.Redact(s)) }
 	}
