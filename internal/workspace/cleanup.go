@@ -84,7 +84,7 @@ func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 	if err != nil {
 		return err
 	}
-	var failed error
+	failed := m.pruneSpares()
 	for _, dir := range names {
 		if ctx.Err() != nil {
 			return wrapf(context.Cause(ctx), "pruning was stopped")

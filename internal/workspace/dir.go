@@ -21,7 +21,7 @@ import (
 //	work/   the work tree, all that a sandbox sees
 //	index   git's index
 //	tree    the marker: repository, boot and tree that work holds, whether the
-//	        index is behind, and whether the directory is plain
+//	        index is behind, and whether the directory is plain or reused
 //
 // The marker is absent while the directory may be written to, so the remains of a crash are never
 // mistaken for a state.
@@ -36,6 +36,7 @@ type Dir struct {
 	held     string    // the tree on disk, while it is known
 	stale    bool      // the index is behind the tree
 	plain    bool      // only this package and the tools for files ever wrote to it; see SaveFile
+	reused   bool      // it was a spare, so files may be older than this run
 	excludes string    // patterns that Save skips in addition to the repository's own; see Ignore
 	use      *heldLock
 	lock     *heldLock
@@ -48,12 +49,27 @@ type Dir struct {
 // The key is a path-like name such as "42/step-001/1". The next Open undoes changes that were not
 // saved.
 func (m *Manager) Open(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
+	return m.open(ctx, ws, key, func(d *Dir) error {
+		if err := d.prepare(ctx, false); err != nil || !d.reused {
+			return err
+		}
+		return d.renew(ctx)
+	})
+}
+
+// OpenFiles is Open for a writer that runs no commands: files may have been written long ago, by an ended
+// run.
+func (m *Manager) OpenFiles(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
+	return m.open(ctx, ws, key, func(d *Dir) error { return d.prepare(ctx, true) })
+}
+
+func (m *Manager) open(ctx context.Context, ws contract.Workspace, key string, prepare func(*Dir) error) (*Dir, error) {
 	d, err := m.attach(ctx, ws, key)
 	if err != nil {
 		return nil, err
 	}
 	if d.lock, err = m.locks.exclusive(ctx, d.lockPath()); err == nil {
-		if err = d.prepare(ctx); err == nil {
+		if err = prepare(d); err == nil {
 			err = d.removeMarker()
 		}
 	}
@@ -86,7 +102,7 @@ func (m *Manager) View(ctx context.Context, ws contract.Workspace, key string) (
 		if d.lock, err = m.locks.exclusive(ctx, d.lockPath()); err != nil {
 			break
 		}
-		if err = d.prepare(ctx); err == nil {
+		if err = d.prepare(ctx, true); err == nil {
 			err = d.writeMarker()
 		}
 		if err != nil {
@@ -143,13 +159,14 @@ const markerName = "tree"
 type mark struct {
 	repo, boot, tree string
 	stale            bool // SaveFile recorded changes that are not in git's index
-	plain            bool
+	plain, reused    bool
 }
 
 // The words at the end of a marker.
 const (
-	markStale = "stale"
-	markPlain = "plain"
+	markStale  = "stale"
+	markPlain  = "plain"
+	markReused = "reused"
 )
 
 func (k mark) String() string {
@@ -159,6 +176,9 @@ func (k mark) String() string {
 	}
 	if k.plain {
 		words = append(words, markPlain)
+	}
+	if k.reused {
+		words = append(words, markReused)
 	}
 	return strings.Join(words, " ") + "\n"
 }
@@ -171,7 +191,10 @@ func readMark(path string) (mark, bool) {
 		return mark{}, false
 	}
 	flags := words[3:]
-	return mark{repo: words[0], boot: words[1], tree: words[2], stale: slices.Contains(flags, markStale), plain: slices.Contains(flags, markPlain)}, true
+	return mark{
+		repo: words[0], boot: words[1], tree: words[2],
+		stale: slices.Contains(flags, markStale), plain: slices.Contains(flags, markPlain), reused: slices.Contains(flags, markReused),
+	}, true
 }
 
 // readMarker reports whether the directory's content is known at all, and whether it is
@@ -181,7 +204,7 @@ func (d *Dir) readMarker() (trusted, wanted bool) {
 	if !ok || k.repo != d.repo.id || k.boot != d.m.boot {
 		return false, false
 	}
-	d.held, d.stale, d.plain = k.tree, k.stale, k.plain
+	d.held, d.stale, d.plain, d.reused = k.tree, k.stale, k.plain, k.reused
 	return true, k.tree == d.ws.Tree
 }
 
@@ -193,15 +216,16 @@ func (d *Dir) removeMarker() error {
 }
 
 func (d *Dir) writeMarker() error {
-	k := mark{repo: d.repo.id, boot: d.m.boot, tree: d.ws.Tree, stale: d.stale, plain: d.plain}
+	k := mark{repo: d.repo.id, boot: d.m.boot, tree: d.ws.Tree, stale: d.stale, plain: d.plain, reused: d.reused}
 	if err := writeFile(d.markerPath(), k.String()); err != nil {
 		return wrapf(err, "cannot write to a workspace directory")
 	}
 	return nil
 }
 
-// prepare sets the directory's content to the wanted tree; the caller has the exclusive lock.
-func (d *Dir) prepare(ctx context.Context) error {
+// prepare sets the directory's content to the wanted tree; the caller has the exclusive lock. A directory
+// whose content is unknown may be replaced with a spare one.
+func (d *Dir) prepare(ctx context.Context, spare bool) error {
 	trusted, wanted := d.readMarker()
 	if wanted {
 		return nil
@@ -209,14 +233,15 @@ func (d *Dir) prepare(ctx context.Context) error {
 	if err := d.repo.ensure(ctx, d.ws, d.baseTree); err != nil {
 		return err
 	}
-	if !trusted {
+	if !trusted && spare {
 		taken, err := d.takeSpare()
 		if err != nil {
 			return err
 		}
 		if taken {
-			if trusted, wanted = d.readMarker(); wanted {
-				return nil
+			trusted, wanted = d.readMarker()
+			if d.reused = trusted; wanted {
+				return d.writeMarker()
 			}
 		}
 	}
@@ -224,18 +249,27 @@ func (d *Dir) prepare(ctx context.Context) error {
 		return err
 	}
 	if !trusted {
-		if err := d.wipe(); err != nil {
-			return err
-		}
-		d.plain = true
-		return d.checkOut(ctx, false)
+		return d.fill(ctx)
 	}
 	if d.plain {
-		if err := d.turn(d.held); !errors.Is(err, errNeedsGit) {
-			return err
+		begun, err := d.turn(d.held)
+		if err == nil {
+			return nil
+		}
+		if begun {
+			return d.fill(ctx) // the content is unknown now
 		}
 	}
 	return d.checkOut(ctx, true)
+}
+
+// fill writes all files to a directory whose content is unknown.
+func (d *Dir) fill(ctx context.Context) error {
+	if err := d.wipe(); err != nil {
+		return err
+	}
+	d.plain, d.reused = true, false
+	return d.checkOut(ctx, false)
 }
 
 // wipe empties a directory whose content is unknown.

@@ -58,6 +58,8 @@ type Options struct {
 	// MaxSpareDirs limits the directories of ended runs that are kept for each repository; 0: none are
 	// kept.
 	MaxSpareDirs int
+	// MinFreeForSpares is the free space, in bytes, below which none are kept.
+	MinFreeForSpares int64
 	// LinkedFolders are directories where repositories on this host may have external data:
 	// borrowed objects or separate git directories.
 	LinkedFolders []string

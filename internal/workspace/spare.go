@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"io/fs"
@@ -9,11 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Spare directories are those of ended runs, kept for later ones of the same repository: making one match
 // another tree takes as long as the difference is large, not as the repository is. Only plain directories
-// are kept: no command ever ran in them, so nothing is left of a run but files that the trees describe.
+// are kept: no command ever ran in them, so nothing is left of a run but files that its tree describes.
 
 // sparePrefix begins the names of spare directories; no key of a caller begins with its first part.
 const sparePrefix = spareKey + "+"
@@ -74,10 +77,36 @@ func (m *Manager) spareName(dir string) (string, error) {
 	}
 	prefix := sparePrefix + mark.repo + "+"
 	kept, err := m.spares(prefix)
-	if err != nil || len(kept) >= m.options.MaxSpareDirs {
+	if err != nil || len(kept) >= m.options.MaxSpareDirs || m.isShort() {
 		return "", err
 	}
 	return prefix + rand.Text(), nil
+}
+
+// isShort reports whether too little of the file system is free to keep directories.
+func (m *Manager) isShort() bool {
+	var stat unix.Statfs_t
+	err := unix.Statfs(m.options.CacheDir, &stat)
+	return err != nil || int64(stat.Bavail)*stat.Bsize < m.options.MinFreeForSpares //nolint:gosec // fewer than 2^63 blocks
+}
+
+// pruneSpares removes spare directories that no run can use, those beyond the limit, and all of them if the
+// file system has little space.
+func (m *Manager) pruneSpares() error {
+	names, err := m.spares(sparePrefix)
+	if err != nil {
+		return err
+	}
+	kept := map[string]int{}
+	short := m.isShort()
+	var failed error
+	for _, name := range names {
+		k, ok := readMark(filepath.Join(m.dirsRoot(), name, markerName))
+		if kept[k.repo]++; short || !ok || k.boot != m.boot || kept[k.repo] > m.options.MaxSpareDirs {
+			failed = errors.Join(failed, m.removeIfFree(name))
+		}
+	}
+	return failed
 }
 
 // partsOfPlain are the entries of a plain directory; see Dir.
@@ -86,18 +115,24 @@ var partsOfPlain = []string{"work", "index", markerName}
 // takeSpare replaces a directory whose content is unknown with a spare one, preferably with the wanted
 // tree. It reports whether there was one. The caller has the exclusive lock of the directory.
 func (d *Dir) takeSpare() (bool, error) {
+	if d.m.options.MaxSpareDirs == 0 {
+		return false, nil
+	}
 	names, err := d.m.spares(d.repo.sparePrefix())
-	if err != nil || len(names) == 0 {
+	if err != nil {
 		return false, err
 	}
-	differs := func(name string) int {
-		if mark, _ := readMark(filepath.Join(d.m.dirsRoot(), name, markerName)); mark.tree == d.ws.Tree {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(names, func(a, b string) int { return differs(a) - differs(b) })
+	var same, other []string
 	for _, name := range names {
+		switch k, ok := readMark(filepath.Join(d.m.dirsRoot(), name, markerName)); {
+		case !ok || k.boot != d.m.boot:
+		case k.tree == d.ws.Tree:
+			same = append(same, name)
+		default:
+			other = append(other, name)
+		}
+	}
+	for _, name := range append(same, other...) {
 		lock, err := d.m.locks.tryExclusive(d.m.dirLock(name))
 		if err != nil || lock == nil {
 			if err != nil {
@@ -138,16 +173,16 @@ func removeLock(lock *heldLock) error {
 }
 
 // turn makes the files of a plain directory, which has the given tree, match the wanted one, without a git
-// process. It returns errNeedsGit, before it changes anything, if the difference is large or not one of
-// regular files with plain names.
-func (d *Dir) turn(from string) error {
+// process. It fails before it begins to change anything if the difference is large or not one of regular
+// files with plain names.
+func (d *Dir) turn(from string) (begun bool, err error) {
 	if len(from) != sha1Length || len(d.ws.Tree) != sha1Length {
-		return errNeedsGit
+		return false, errNeedsGit
 	}
 	var changes []fileChange
 	var contents [][]byte
 	total := 0
-	err := d.repo.changedFiles(from, d.ws.Tree, "", func(c fileChange) error {
+	err = d.repo.changedFiles(from, d.ws.Tree, "", func(c fileChange) error {
 		_, plain := plainParts(c.path)
 		if !plain || c.old.mode == modeLink || c.new.mode == modeLink || len(changes) == maxDifference {
 			return errNeedsGit
@@ -166,29 +201,55 @@ func (d *Dir) turn(from string) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	root, err := os.OpenRoot(d.Path())
 	if err != nil {
-		return wrapf(err, "could not read a workspace directory")
+		return false, wrapf(err, "could not read a workspace directory")
 	}
 	defer root.Close()
 	// First what goes, so that a directory is not removed after a file was added to it.
 	for _, c := range changes {
 		if c.old.mode != "" {
 			if err := removeWithParents(root, c.path, c.new.mode != ""); err != nil {
-				return wrapf(err, "could not change %s in a workspace directory", c.path)
+				return true, wrapf(err, "could not change %s in a workspace directory", c.path)
 			}
 		}
 	}
 	for i, c := range changes {
 		if c.new.mode != "" {
 			if err := createFile(root, c.path, c.new.mode, contents[i]); err != nil {
-				return wrapf(err, "could not change %s in a workspace directory", c.path)
+				return true, wrapf(err, "could not change %s in a workspace directory", c.path)
 			}
 		}
 	}
 	d.stale = d.stale || len(changes) > 0
+	return true, nil
+}
+
+// renew makes all files of a reused directory as new as those of a fresh one: build tools compare times with
+// those of the environment's files.
+func (d *Dir) renew(ctx context.Context) error {
+	if err := d.removeMarker(); err != nil {
+		return err
+	}
+	err := filepath.WalkDir(d.Path(), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return unix.UtimesNanoAt(unix.AT_FDCWD, path, nil, unix.AT_SYMLINK_NOFOLLOW)
+	})
+	if err != nil {
+		return wrapf(err, "could not renew a workspace directory")
+	}
+	if err := d.refreshIndex(ctx); err != nil {
+		return err
+	}
+	// Git takes files for changed whose times differ from those in the index.
+	if _, err := d.git(ctx, "update-index", "-q", "--refresh"); err != nil {
+		return localFault(err, "could not renew a workspace directory")
+	}
+	d.reused = false
 	return nil
 }
 

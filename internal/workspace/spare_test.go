@@ -18,7 +18,7 @@ import (
 // editFile changes one file with the tools for files, as an agent does.
 func editFile(t testing.TB, m *Manager, ws contract.Workspace, key, path, content string) contract.Workspace {
 	t.Helper()
-	d, err := m.Open(t.Context(), ws, key)
+	d, err := m.OpenFiles(t.Context(), ws, key)
 	require.NoError(t, err)
 	defer d.Close()
 	write(t, d.Path(), path, content)
@@ -128,6 +128,12 @@ func TestSparesAreLimitedAndPruned(t *testing.T) {
 	require.NoError(t, m.Prune(t.Context(), -time.Hour))
 	require.Empty(t, spareDirs(t, m))
 
+	short := newManager(t, func(o *Options) { o.MinFreeForSpares = 1 << 62 })
+	_, ws = start(t, short, repo)
+	viewed(t, short, ws, "1/a")
+	require.NoError(t, short.CleanUp(t.Context(), "1"))
+	require.Empty(t, spareDirs(t, short), "the disk is nearly full")
+
 	none := newManager(t, func(o *Options) { o.MaxSpareDirs = 0 })
 	_, ws = start(t, none, repo)
 	viewed(t, none, ws, "1/a")
@@ -210,4 +216,86 @@ func TestALargeDifferenceAndUnusualFilesAreLeftToGit(t *testing.T) {
 		require.NotEmpty(t, spareDirs(t, m))
 		require.Equal(t, viewed(t, anotherHost(t, m), to, "x"), got)
 	}
+}
+
+func TestARemovedFileLeavesNoEmptyDirectoryToTheNextRun(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	made := editFile(t, m, ws, "1/step", "node_modules/x/y", "x")
+	d, err := m.OpenFiles(t.Context(), made, "1/step")
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(d.Path(), "node_modules/x/y")))
+	back, err := d.SaveFile(t.Context(), "node_modules/x/y")
+	require.NoError(t, err)
+	d.Close()
+	require.Equal(t, ws, back)
+	require.NoError(t, m.CleanUp(t.Context(), "1"))
+	viewed(t, m, ws, "2/step")
+	require.NoDirExists(t, filepath.Join(m.dirsRoot(), "2+step", "work", "node_modules"))
+}
+
+func TestCommandsOfTheNextRunFindFilesThatAreNew(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n", "dir/b.txt": "b\n"})
+	require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(repo, "link")))
+	userGit(t, repo, "add", "-A")
+	userGit(t, repo, "commit", "-qm", "second")
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	viewed(t, m, ws, "1/step")
+	old := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(filepath.Join(m.dirsRoot(), "1+step", "work", "a.txt"), old, old))
+	require.NoError(t, m.CleanUp(t.Context(), "1"))
+	began := time.Now().Add(-time.Minute)
+	mine := editFile(t, m, ws, "2/step", "dir/b.txt", "changed\n")
+	d, err := m.Open(t.Context(), mine, "2/step")
+	require.NoError(t, err)
+	defer d.Close()
+	for _, name := range []string{"a.txt", "dir/b.txt", "link"} {
+		info, err := os.Lstat(filepath.Join(d.Path(), name))
+		require.NoError(t, err)
+		require.True(t, info.ModTime().After(began), name)
+	}
+	target, err := os.Stat("/etc/hostname")
+	require.NoError(t, err)
+	require.True(t, target.ModTime().Before(began), "links are not followed")
+	// Git knows that nothing else changed.
+	write(t, d.Path(), "c.txt", "c\n")
+	after, err := d.Save(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a.txt": "0 a\n", "dir/b.txt": "0 changed\n", "c.txt": "0 c\n", "link": "link /etc/hostname"}, viewed(t, anotherHost(t, m), after, "x"))
+}
+
+func TestDirectoriesForCommandsAreNeverSpares(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	viewed(t, m, ws, "1/step")
+	require.NoError(t, m.CleanUp(t.Context(), "1"))
+	d, err := m.Open(t.Context(), ws, "2/test")
+	require.NoError(t, err)
+	d.Close()
+	require.Len(t, spareDirs(t, m), 1)
+}
+
+func TestASpareOfAnEarlierStartOfTheHostIsPrunedAndNotUsed(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	viewed(t, m, ws, "1/step")
+	require.NoError(t, m.CleanUp(t.Context(), "1"))
+	spare := filepath.Join(m.dirsRoot(), spareDirs(t, m)[0])
+	k, ok := readMark(filepath.Join(spare, markerName))
+	require.True(t, ok)
+	k.boot = "another"
+	require.NoError(t, os.WriteFile(filepath.Join(spare, markerName), []byte(k.String()), 0o600))
+	write(t, spare, "work/a.txt", "lost in a power failure")
+	require.Equal(t, map[string]string{"a.txt": "0 a\n"}, viewed(t, m, ws, "2/step"))
+	require.Len(t, spareDirs(t, m), 1)
+	require.NoError(t, m.Prune(t.Context(), time.Hour))
+	require.Empty(t, spareDirs(t, m))
 }

@@ -49,7 +49,7 @@ func (h *benchStack) newTwin(ctx context.Context) (*twin, error) {
 	dir, cfg := filepath.Join(h.dir, "twin"), h.config
 	settings := h.newRun.Settings
 	t := &twin{choice: settings.Models[contract.AgentBuilder], checks: h.checks, repo: settings.Repo}
-	workspaces, err := setup.Workspaces(cfg, dir, standalone.NewMemory())
+	workspaces, err := setup.Workspaces(cfg, dir, standalone.NewMemory(), func(o *workspace.Options) { o.MaxSpareDirs = cfg.Worker.SpareDirectories })
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func dependsOn(step, other string) bool {
 // callTool carries out a call in the step's own directory and saves what it changed.
 func (r *twinRun) callTool(ctx context.Context, ws *contract.Workspace, step string, call model.ToolCall) (string, error) {
 	def, _ := r.tools.Definition(call.Name)
-	open := r.host.Workspaces.Open
+	open := r.host.Workspaces.OpenFiles
 	if def.ReadOnly {
 		open = r.host.Workspaces.View
 	}
