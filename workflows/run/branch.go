@@ -86,7 +86,8 @@ func (r *run) startWatch(ctx workflow.Context) error {
 func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) {
 	for {
 		left := r.Watch.Until.Sub(workflow.Now(ctx))
-		if len(r.Watch.Pending) == 0 {
+		at := r.firstPending(ctx)
+		if at < 0 {
 			if left <= 0 || historyFull(ctx) {
 				return nil, nil
 			}
@@ -96,22 +97,25 @@ func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) 
 				}
 				continue
 			}
+			if len(r.Watch.Pending) > 0 {
+				left = min(left, r.Watch.LookAt.Sub(workflow.Now(ctx)))
+			}
 			if _, err := workflow.AwaitWithTimeout(ctx, left, func() bool {
-				return len(r.Watch.Pending) > 0 || historyFull(ctx) || r.mustContinue(ctx)
+				return r.firstPending(ctx) >= 0 || historyFull(ctx) || r.mustContinue(ctx)
 			}); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		m := r.Watch.Pending[0]
-		r.Watch.Pending = r.Watch.Pending[1:]
+		m := r.Watch.Pending[at]
+		r.Watch.Pending = slices.Delete(slices.Clone(r.Watch.Pending), at, at+1)
 		if done, err := r.lookAtBranch(ctx, m); err != nil {
 			return nil, err
 		} else if done {
 			continue
 		}
 		if why := r.outdated(m); why != "" {
-			r.ignore(ctx, m, contract.EventCheckIgnored, why)
+			r.dismiss(ctx, m, why)
 			continue
 		}
 		return &m, nil
