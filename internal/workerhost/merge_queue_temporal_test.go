@@ -79,10 +79,11 @@ func TestAQueueContinuesWhereItsWorkersStopped(t *testing.T) {
 			bad = pr.Number
 		}
 		add := control.QueueRequest{Action: contract.QueueAdd, PullRequest: pr.URL, By: "ann", Key: fmt.Sprint("add/", i)}
-		for range 2 { // the second one is a repeat
+		for range 2 { // the second one is a repeat, with another spelling of the repository
 			ack, err := runs.CommandQueue(t.Context(), add)
 			require.NoError(t, err)
 			require.NotEmpty(t, ack.Message)
+			add.PullRequest = strings.Replace(pr.URL, queuedRepo, strings.ToUpper(queuedRepo), 1)
 		}
 	}
 	_, err := runs.CommandQueue(t.Context(), control.QueueRequest{Action: contract.QueueSkip, PullRequest: w.hub.URL() + "/" + queuedRepo + "/pull/999"})
@@ -101,6 +102,7 @@ func TestAQueueContinuesWhereItsWorkersStopped(t *testing.T) {
 	ended := func() (q mergequeues.MergeQueue) {
 		all, err := mergequeues.List(t.Context(), w.parts.Store, mergequeues.Filter{Ended: 100})
 		require.NoError(t, err)
+		require.Len(t, all, 1)
 		return all[0]
 	}
 	for n := 1; n <= 4; n++ {
