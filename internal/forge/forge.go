@@ -220,6 +220,12 @@ const (
 	MergeRebase MergeMethod = "rebase"
 )
 
+// Approval is who approved a head of a pull request.
+type Approval struct {
+	Head string
+	By   []string
+}
+
 // Merge is the request to merge a pull request.
 type Merge struct {
 	Method     MergeMethod
