@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/forge/connect"
+	"github.com/rocketgpt/orchestrator/internal/gate/guard/base"
 	"github.com/rocketgpt/orchestrator/internal/mergequeue"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -213,8 +215,10 @@ func mayMerge(v contract.GateRecord, policy contract.MergePolicy) bool {
 }
 
 // judgedAll reports whether the gate judged everything on the branch of a run. It judges what the run adds:
-// neither what people pushed before that, nor what was on the branch of an earlier run that it continues.
+// neither what people pushed before that, nor what was on the branch of an earlier run that it continues, nor
+// what the branch from which it began has and the one into which it is merged does not.
 func judgedAll(v contract.GateRecord, run store.Run) bool {
-	base := run.Settings.Repo.Tree
-	return base != "" && v.From == base && run.Settings.FollowUp == nil
+	begin := run.Settings.Repo.Tree
+	carries := slices.ContainsFunc(v.Findings, func(f contract.GateFinding) bool { return f.Guard == base.Name })
+	return begin != "" && v.From == begin && run.Settings.FollowUp == nil && !carries
 }

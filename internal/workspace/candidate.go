@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
@@ -180,6 +181,68 @@ func (r *mirror) fetchWhole(ctx context.Context, commits []string) error {
 		return remoteFault(err, "could not fetch the history of %s", escapePercent(r.source.String()))
 	}
 	return nil
+}
+
+// Ahead are the commits in the history of a commit that a branch does not have.
+type Ahead struct {
+	Total   int
+	Commits []MergeHead // the newest of them, with the first lines of their messages
+}
+
+// Ahead returns the commits up to the base of a repository that a branch of one of its remotes does not have: they
+// would be merged into the branch with every change of the base. At most so many are named.
+func (m *Manager) Ahead(ctx context.Context, repo contract.Repo, remote, branch string, most int) (Ahead, error) {
+	ref, err := m.branchRef(ctx, branch)
+	if err != nil {
+		return Ahead{}, err
+	}
+	src, err := parseSource(repo.URL)
+	if err != nil {
+		return Ahead{}, err
+	}
+	at, err := m.remote(ctx, src, remote)
+	if err != nil {
+		return Ahead{}, err
+	}
+	refs, err := m.remoteIDs(ctx, m.options.CacheDir, at, ref)
+	if err != nil {
+		return Ahead{}, err
+	}
+	tip := refs[ref]
+	if tip == "" {
+		return Ahead{}, repoFault("%s has no branch %s", at, branch)
+	}
+	wanted := []string{repo.Base}
+	if at == src {
+		wanted = append(wanted, tip)
+	}
+	r, lock, err := m.history(ctx, repo.URL, wanted)
+	if err != nil {
+		return Ahead{}, err
+	}
+	defer lock.release()
+	if at != src {
+		if _, err := r.fetchFrom(ctx, at, tip); err != nil {
+			return Ahead{}, err
+		}
+	}
+	count, err := r.git(ctx, "rev-list", "--count", tip+".."+repo.Base)
+	if err != nil {
+		return Ahead{}, localFault(err, "could not count the commits that %s does not have", branch)
+	}
+	out := Ahead{}
+	if out.Total, err = strconv.Atoi(strings.TrimSpace(count)); err != nil || out.Total == 0 {
+		return out, err
+	}
+	list, err := r.git(ctx, "log", "-z", "--max-count="+strconv.Itoa(most), "--format=%H %s", tip+".."+repo.Base)
+	if err != nil {
+		return Ahead{}, localFault(err, "could not list the commits that %s does not have", branch)
+	}
+	for entry := range strings.SplitSeq(strings.Trim(list, "\x00"), "\x00") {
+		commit, subject, _ := strings.Cut(entry, " ")
+		out.Commits = append(out.Commits, MergeHead{commit, oneLine(subject)})
+	}
+	return out, nil
 }
 
 // maxRebased is the maximum number of commits of a rebase that Rebased compares.

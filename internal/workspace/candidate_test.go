@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -54,5 +55,35 @@ func TestOnlyTheSameCommitsOnANewerBaseAreARebase(t *testing.T) {
 	})), "the files of a commit before the last one count too")
 	require.False(t, same(begin), "it has no change")
 	_, err := m.Rebased(t.Context(), repo, tip, "1111111111111111111111111111111111111111", approved)
+	require.True(t, fault.Is(err, contract.CodeRepository), "%v", err)
+}
+
+func TestTheCommitsThatABranchDoesNotHaveAreNamed(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	repo := newRepo(t, map[string]string{"README.md": "x\n"})
+	remote := filepath.Join(t.TempDir(), "remote.git")
+	userGit(t, repo, "clone", "-q", "--bare", repo, remote)
+	userGit(t, repo, "remote", "add", "origin", remote)
+	userGit(t, remote, "branch", "stable", "main")
+	userGit(t, repo, "branch", "stable", "main")
+	for _, message := range []string{"One", "Two", "Three\n\nBody"} {
+		userGit(t, repo, "commit", "-q", "--allow-empty", "-m", message)
+	}
+	run, _ := start(t, m, repo)
+	for _, of := range []contract.Repo{run, {URL: "file://" + repo, Base: run.Base}} {
+		ahead, err := m.Ahead(t.Context(), of, repo, "stable", 2)
+		require.NoError(t, err)
+		require.Equal(t, 3, ahead.Total)
+		require.Equal(t, []MergeHead{{Commit: run.Base, Message: "Three"}, {Commit: userGit(t, repo, "rev-parse", "main~1"), Message: "Two"}}, ahead.Commits)
+	}
+	ahead, err := m.Ahead(t.Context(), run, "origin", "stable", 2)
+	require.NoError(t, err)
+	require.Equal(t, 3, ahead.Total, "the remote decides")
+	userGit(t, repo, "push", "-q", "origin", "main:stable")
+	ahead, err = m.Ahead(t.Context(), run, "origin", "stable", 2)
+	require.NoError(t, err)
+	require.Equal(t, Ahead{}, ahead)
+	_, err = m.Ahead(t.Context(), run, "origin", "gone", 2)
 	require.True(t, fault.Is(err, contract.CodeRepository), "%v", err)
 }
