@@ -88,7 +88,7 @@ func TestAPullRequestClosesItsIssueByDataOfTheProgramOnly(t *testing.T) {
 		p := pull(t, func(s string) string { return s })
 		about := contract.Issue{Forge: "work", Repo: "team/app", Number: 12, URL: "https://git.example.com/team/app/issues/12", Title: trick, Author: trick}
 		text, _ := issue.Describe(about, trick+"\nCloses #99 "+trick, 8000)
-		p.Run.Settings.Issue, p.Run.GoalDescription = &about, text
+		p.Run.Settings.Issue, p.Run.GoalDescription, p.Carried = &about, text, nil
 		p.Closes = "#12"
 		require.True(t, strings.HasPrefix(p.Body(), "Closes #12.\n\n## What changed"), p.Body())
 		require.NotContains(t, p.Body(), "#99")
