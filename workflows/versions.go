@@ -19,6 +19,11 @@ var changes = []Change{
 		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
 	},
 	{
+		ID: "look-again", Date: "2026-11-27",
+		Reason: "A message about a commit that the run does not know waits while the branch cannot be looked at, and a comment without effect is answered.",
+		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
+	},
+	{
 		ID: "record-commands", Date: "2026-11-27",
 		Reason: "A deliberation records commands at once, also those that it passes on to its recovery, for the audit ledger.",
 		Remove: "When no deliberation of v0.1.0 runs or is replayed.",

@@ -82,7 +82,7 @@ func Default() *Config {
 			Embeddings: BrainEmbeddings{MaxTexts: 500_000, MaxSize: 200 * MiB, MaxCostUSD: 2_000_000, MaxTime: 30 * time.Minute, Wait: 3 * time.Second},
 			Rerank:     BrainRerank{Files: 20, Excerpt: 600, MaxCostUSD: 100_000, Wait: 10 * time.Second},
 		},
-		Retention: Retention{Every: 24 * time.Hour},
+		Retention: Retention{Every: 24 * time.Hour, QueueAge: 90 * 24 * time.Hour},
 		Ledger:    Ledger{CheckpointEvery: 24 * time.Hour},
 		Logging:   Logging{Level: "info", Format: "auto", MaxSize: 100 * MiB, MaxAge: 7 * 24 * time.Hour, MaxFiles: 10},
 		Models: Models{

@@ -15,10 +15,11 @@ type Artifacts struct {
 
 // Retention configures what is deleted, and when.
 type Retention struct {
-	Every   time.Duration `yaml:"every" validate:"min=0,max=8760h" doc:"How often a worker cleans up; of several workers, one does. 0: only rgpt clean deletes anything. Contents that nothing refers to are always removed."`
-	MaxAge  time.Duration `yaml:"max_age" validate:"min=0,max=87600h" doc:"Files of runs that ended longer ago are deleted. Such a run remains readable, but can no longer be repeated. 0: they are kept."`
-	LogAge  time.Duration `yaml:"log_age" validate:"min=0,max=87600h" doc:"Logs of checks and setups of runs that ended longer ago are deleted, even if their other files are kept. 0: they are kept as long as the other files."`
-	MaxSize Size          `yaml:"max_size" validate:"min=0" doc:"Maximum total size of the files of all runs. The files of the runs that ended first are deleted until the rest fits. 0: no limit."`
+	Every    time.Duration `yaml:"every" validate:"min=0,max=8760h" doc:"How often a worker cleans up; of several workers, one does. 0: only rgpt clean deletes anything. Contents that nothing refers to are always removed."`
+	MaxAge   time.Duration `yaml:"max_age" validate:"min=0,max=87600h" doc:"Files of runs that ended longer ago are deleted. Such a run remains readable, but can no longer be repeated. 0: they are kept."`
+	LogAge   time.Duration `yaml:"log_age" validate:"min=0,max=87600h" doc:"Logs of checks and setups of runs that ended longer ago are deleted, even if their other files are kept. 0: they are kept as long as the other files."`
+	MaxSize  Size          `yaml:"max_size" validate:"min=0" doc:"Maximum total size of the files of all runs. The files of the runs that ended first are deleted until the rest fits. 0: no limit."`
+	QueueAge time.Duration `yaml:"queue_age" validate:"min=0,max=87600h" doc:"Pull requests that left merge queues longer ago, and older commands to the queues, are removed from the lists of the queues. Those of runs that watch their branches are kept. 0: all are kept."`
 }
 
 // Logging configures the log's level, format and files.

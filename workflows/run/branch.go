@@ -85,37 +85,45 @@ func (r *run) startWatch(ctx workflow.Context) error {
 // nextMessage waits for the next message that needs a fix, nil when the time is over.
 func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) {
 	for {
-		left := r.Watch.Until.Sub(workflow.Now(ctx))
-		if len(r.Watch.Pending) == 0 {
-			if left <= 0 || historyFull(ctx) {
-				return nil, nil
-			}
-			if r.mustContinue(ctx) && ctx.Err() == nil {
-				if err := r.continueAsNew(ctx, ""); err != nil || r.continued != nil {
-					return nil, err
-				}
-				continue
-			}
-			if _, err := workflow.AwaitWithTimeout(ctx, left, func() bool {
-				return len(r.Watch.Pending) > 0 || historyFull(ctx) || r.mustContinue(ctx)
-			}); err != nil {
+		at := r.firstPending(ctx)
+		if at < 0 {
+			if over, err := r.awaitMessage(ctx); over || err != nil || r.continued != nil {
 				return nil, err
 			}
 			continue
 		}
-		m := r.Watch.Pending[0]
-		r.Watch.Pending = r.Watch.Pending[1:]
+		m := r.Watch.Pending[at]
+		r.Watch.Pending = slices.Delete(slices.Clone(r.Watch.Pending), at, at+1)
 		if done, err := r.lookAtBranch(ctx, m); err != nil {
 			return nil, err
 		} else if done {
 			continue
 		}
 		if why := r.outdated(m); why != "" {
-			r.ignore(ctx, m, contract.EventCheckIgnored, why)
+			r.dismiss(ctx, m, why)
 			continue
 		}
 		return &m, nil
 	}
+}
+
+// awaitMessage waits until a message can be handled, or the workflow must continue as new, which it then does.
+// It reports whether the time is over.
+func (r *run) awaitMessage(ctx workflow.Context) (over bool, err error) {
+	left := r.Watch.Until.Sub(workflow.Now(ctx))
+	if left <= 0 || historyFull(ctx) {
+		return true, nil
+	}
+	if r.mustContinue(ctx) && ctx.Err() == nil {
+		return false, r.continueAsNew(ctx, "")
+	}
+	if len(r.Watch.Pending) > 0 {
+		left = min(left, r.Watch.LookAt.Sub(workflow.Now(ctx)))
+	}
+	_, err = workflow.AwaitWithTimeout(ctx, left, func() bool {
+		return r.firstPending(ctx) >= 0 || historyFull(ctx) || r.mustContinue(ctx)
+	})
+	return false, err
 }
 
 // historyFull reports whether a run has had as many messages as its history can hold.

@@ -58,6 +58,7 @@ type run struct {
 	reachable         map[string]bool                         // steps whose workflows have started and can be signalled
 	affinities        map[string]*affinity.Affinity           // by phase or step
 	takesPushes       bool                                    // the run continues from what people push to its branch
+	looksAgain        bool                                    // messages about unknown commits wait if the branch cannot be looked at
 	atOnce            bool                                    // a change of labels is judged at once
 	judging           bool                                    // a change of labels is being judged
 	relabels          int                                     // judgements of labels since a person answered

@@ -12,7 +12,7 @@ import (
 
 const lastRunOfPullRequest = `-- name: LastRunOfPullRequest :one
 SELECT coalesce(max(p.run_id), 0)::bigint FROM orchestrator_pull_requests p
-WHERE p.forge = $1 AND p.repo = $2 AND p.number = $3
+WHERE p.forge = $1 AND lower(p.repo) = lower($2::text) AND p.number = $3
 `
 
 type LastRunOfPullRequestParams struct {
@@ -21,7 +21,7 @@ type LastRunOfPullRequestParams struct {
 	Number int64
 }
 
-// The last run that has a pull request, 0 if none has.
+// The last run that has a pull request, whatever the spelling of its repository, 0 if none has.
 func (q *Queries) LastRunOfPullRequest(ctx context.Context, arg LastRunOfPullRequestParams) (int64, error) {
 	row := q.db.QueryRow(ctx, lastRunOfPullRequest, arg.Forge, arg.Repo, arg.Number)
 	var column_1 int64

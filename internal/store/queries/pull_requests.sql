@@ -43,9 +43,9 @@ WHERE p.id < @before::bigint AND (@state::text = '' OR p.state = @state)
 ORDER BY p.id DESC LIMIT @most;
 
 -- name: LastRunOfPullRequest :one
--- The last run that has a pull request, 0 if none has.
+-- The last run that has a pull request, whatever the spelling of its repository, 0 if none has.
 SELECT coalesce(max(p.run_id), 0)::bigint FROM orchestrator_pull_requests p
-WHERE p.forge = @forge AND p.repo = @repo AND p.number = @number;
+WHERE p.forge = @forge AND lower(p.repo) = lower(@repo::text) AND p.number = @number;
 
 -- name: OpenPullRequestsOfBranch :many
 -- The pull requests that runs had open from a branch, the newest first, each once.

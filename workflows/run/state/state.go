@@ -269,6 +269,8 @@ type Watch struct {
 	Published     int        `json:",omitempty"` // number of changes that are on the branch
 	Moves         int        `json:",omitempty"` // how often people moved the branch during the current fix
 	Answering     *Answering `json:",omitempty"` // the comment that is being fixed; nil: none that is answered
+	Looks         int        `json:",omitempty"` // failed looks at the branch in a row, because of a message about an unknown commit
+	LookAt        *time.Time `json:",omitempty"` // of the next one; nil: at once
 	EventsWritten int        // events about messages without effect
 	Ignored       int        // messages without effect
 	Unreported    int        // ignored messages since the last event with their number
