@@ -274,9 +274,6 @@ func (w *strangerTests) onGitea(t *testing.T, name string, texts []hostile.Entry
 		require.Empty(t, pull[0].Reviewers)
 		require.Subset(t, []string{"rgpt", "gate/allowed", "gate/approved", "risk/low"}, pull[0].labels())
 		texts = []string{pull[0].Body, w.answers(t, path, pull[0].Number), w.said(t, path, s.issue)}
-		for _, text := range texts {
-			w.rendered(t, path, text)
-		}
 		return pull[0].Title, texts
 	}
 	s.merge = func(t *testing.T, r views.RunDetails) {
@@ -325,25 +322,6 @@ func (w *strangerTests) states(t *testing.T, path string, numbers ...int64) map[
 		out[n] = issue.State
 	}
 	return out
-}
-
-// rendered requires that what Gitea shows of a text of the program mentions nobody and fetches nothing.
-func (w *strangerTests) rendered(t *testing.T, path, text string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.forge.URL+"/api/v1/markdown", strings.NewReader(string(asJSON(t, map[string]any{"Text": text, "Mode": "comment", "Context": path, "Wiki": false}))))
-	require.NoError(t, err)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "token "+w.forge.Owner.Token)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, resp.StatusCode)
-	require.NotContains(t, string(page), `class="mention"`)
-	require.NotContains(t, string(page), "<img")
-	require.Empty(t, hostile.InHTML(string(page)))
-	require.LessOrEqual(t, strings.Count(string(page), `class="ref-issue"`), 1, "only the run's issue: %s", page)
 }
 
 func asJSON(t *testing.T, v any) []byte {

@@ -13,6 +13,7 @@ import (
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+	"golang.org/x/net/html"
 
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
@@ -26,7 +27,6 @@ var (
 	skips    = regexp.MustCompile(`(?i)\[(?:skip|no)[ -][^\]]*\]|\[(?:ci|actions)[ -]skip\]|\*\*\*no_ci\*\*\*|(?m:^skip-checks:)`)
 	trailers = regexp.MustCompile(`(?im)^(?:co-authored-by|signed-off-by|reviewed-by|approved-by|acked-by|tested-by|on-behalf-of|rgpt-[a-z]+) *:`)
 	slashes  = regexp.MustCompile(`(?m)^(?:[ \t]|\xc2\xa0)*/[a-z]`)
-	pictures = regexp.MustCompile(`(?i)evil\.example`)
 )
 
 // InPlain returns what forges act on in a text without markup: in the messages of commits, and in titles.
@@ -199,23 +199,41 @@ func InMail(body string) (acts []string) {
 	return append(acts, InTerminal(strings.ReplaceAll(body, "\r\n", "\n"))...)
 }
 
-// InHTML returns what a browser would do with a page, of what the texts try: elements and attributes that
-// run scripts or ask another host.
+// addressed are the attributes that a browser fetches or follows.
+var addressed = []string{"href", "src", "action", "formaction", "srcset", "poster", "data", "content", "xlink:href"}
+
+// InHTML returns what a browser would do with a page, of what the texts try: run a script, or ask another
+// host.
 func InHTML(page string) (acts []string) {
-	for _, m := range regexp.MustCompile(`(?is)<(?:img|script|svg|iframe|link|meta|base|form|a|style|object)\b[^>]*>`).FindAllString(page, -1) {
-		if pictures.MatchString(attributes(m)) || strings.Contains(m, "zqx()") || strings.Contains(m, "window.zqx") || regexp.MustCompile(`(?i)(?:href|src)\s*=\s*["']?\s*(?:javascript|vbscript|data:text)`).MatchString(m) {
-			acts = append(acts, "html "+m)
-		}
+	doc, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		return []string{err.Error()}
 	}
-	if m := regexp.MustCompile(`(?is)<script[^>]*>[^<]*zqx`).FindString(page); m != "" {
-		acts = append(acts, "script "+m)
+	for n := range doc.Descendants() {
+		switch {
+		case n.Type == html.TextNode && n.Parent != nil && (n.Parent.Data == "script" || n.Parent.Data == "style") && strings.Contains(n.Data, Marker):
+			acts = append(acts, n.Parent.Data+" "+n.Data)
+		case n.Type == html.ElementNode:
+			for _, a := range n.Attr {
+				if acting(a) {
+					acts = append(acts, fmt.Sprintf("%s %s=%s", n.Data, a.Key, a.Val))
+				}
+			}
+		}
 	}
 	return acts
 }
 
-// attributes returns the attributes of an element that a browser fetches or follows.
-func attributes(element string) string {
-	return strings.Join(regexp.MustCompile(`(?i)\b(?:href|src|action|srcset|poster|data|content)\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+)`).FindAllString(element, -1), " ")
+// acting reports whether an attribute runs a script or leads to the host of the texts.
+func acting(a html.Attribute) bool {
+	if strings.HasPrefix(a.Key, "on") {
+		return true
+	}
+	if !slices.Contains(addressed, a.Key) {
+		return false
+	}
+	u, err := url.Parse(strings.TrimSpace(a.Val))
+	return err == nil && (strings.HasSuffix(u.Hostname(), Host) || slices.Contains([]string{"javascript", "vbscript", "data"}, u.Scheme) && strings.Contains(a.Val, Marker))
 }
 
 // Visible returns the text as readers see it.
