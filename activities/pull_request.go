@@ -177,7 +177,11 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 	if err != nil {
 		return pullrequest.Request{}, err
 	}
-	stat, err := a.Workspaces.DiffStat(ctx, in.Workspace)
+	base, err := a.mergedBase(ctx, in.Merged, in.Workspace)
+	if err != nil {
+		return pullrequest.Request{}, err
+	}
+	stat, err := a.Workspaces.DiffStatBetween(ctx, base, in.Workspace)
 	if err != nil {
 		return pullrequest.Request{}, err
 	}

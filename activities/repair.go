@@ -193,7 +193,7 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	var evidence string
 	var logs []prompt.Check
 	if task.Check != 0 {
-		if evidence, err = a.evidenceOfCheck(ctx, task.Check); err != nil {
+		if evidence, err = a.evidenceOfCheck(ctx, task.Check, start); err != nil {
 			return prompt.Prompt{}, err
 		}
 	} else if e, ok := executionWith(executions, task.Execution.ID); ok {

@@ -33,4 +33,9 @@ var changes = []Change{
 		Reason: "A run that watches its branch continues from what people push to it, and looks at the branch when a message is about a commit that it does not know.",
 		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
 	},
+	{
+		ID: "update-branch", Date: "2026-11-27",
+		Reason: "A run that watches the branch of its pull request brings the base into it if they conflict, or if the settings want that.",
+		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
+	},
 }

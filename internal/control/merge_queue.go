@@ -194,8 +194,13 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 		return nil // the run makes a fix, or people have pushed what nothing has judged
 	}
 	v, judged := report.ReleaseVerdict(details)
-	if !judged || !mayMerge(v, policy) || policy.Approvals == 0 && !judgedAll(v, details.Run) {
+	if !judged || !mayMerge(v, policy) {
 		return nil
+	}
+	if policy.Approvals == 0 {
+		if all, err := r.judgedAll(ctx, v, details.Run); err != nil || !all {
+			return err
+		}
 	}
 	ready, err := mergequeue.Repository{Service: service, Path: repo}.Ready(ctx, pr, policy, now.Add(policy.CheckTime), now)
 	if err != nil || ready.Verdict != contract.QueueIncluded {
@@ -216,9 +221,14 @@ func mayMerge(v contract.GateRecord, policy contract.MergePolicy) bool {
 
 // judgedAll reports whether the gate judged everything on the branch of a run. It judges what the run adds:
 // neither what people pushed before that, nor what was on the branch of an earlier run that it continues, nor
-// what the branch from which it began has and the one into which it is merged does not.
-func judgedAll(v contract.GateRecord, run store.Run) bool {
+// what the branch from which it began has and the one into which it is merged does not. A release that only
+// brings the base into the branch is not judged, and has everything that was there.
+func (r *Runs) judgedAll(ctx context.Context, v contract.GateRecord, run store.Run) (bool, error) {
 	begin := run.Settings.Repo.Tree
 	carries := slices.ContainsFunc(v.Findings, func(f contract.GateFinding) bool { return f.Guard == base.Name })
-	return begin != "" && v.From == begin && run.Settings.FollowUp == nil && !carries
+	if begin == "" || v.From != begin || run.Settings.FollowUp != nil || carries {
+		return false, nil
+	}
+	pushed, err := pullrequests.PushedTo(ctx, r.Store, run.ID)
+	return !pushed, err
 }

@@ -169,6 +169,7 @@ type PullRequest struct {
 	State       State
 	Draft       bool
 	Mergeable   *bool  // nil: the forge has not found out yet
+	Behind      bool   // the forge demands that the head has the newest commit of the base, and says that it lacks it
 	MergeCommit string // of a merged one
 	Labels      []string
 	Author      string

@@ -460,8 +460,14 @@ func release(cfg *config.Config) contract.ReleaseSettings {
 // PullRequest returns the settings of pull requests.
 func PullRequest(cfg *config.Config) *contract.PullRequestSettings {
 	p := cfg.Git.PullRequest
+	var update *contract.UpdateSettings
+	if p.Update != config.UpdateOff && cfg.Git.Stay > 0 {
+		update = &contract.UpdateSettings{
+			Method: contract.UpdateMethod(p.Update), When: contract.UpdateWhen(p.UpdateWhen), Max: p.MaxUpdates, Interval: p.UpdateInterval,
+		}
+	}
 	return &contract.PullRequestSettings{
-		Base: p.Base, Draft: contract.DraftPolicy(p.Draft), Labels: p.Labels, Reviewers: p.Reviewers, CodeOwners: p.CodeOwners,
+		Update: update, Base: p.Base, Draft: contract.DraftPolicy(p.Draft), Labels: p.Labels, Reviewers: p.Reviewers, CodeOwners: p.CodeOwners,
 		Statuses: p.Statuses, Comments: p.Comments, CloseIssue: p.CloseIssue, CommentIssue: p.CommentIssue, Link: cfg.Server.URL,
 	}
 }

@@ -48,6 +48,8 @@ func (s *Service) decide(ctx context.Context, e forgeevents.Event) (forgeevents.
 		return s.decideCheck(ctx, e, *run)
 	case forgeevents.Comment:
 		return s.decideComment(ctx, e, *run)
+	case forgeevents.Base:
+		return s.decideBase(ctx, e, *run)
 	default: // pushed
 		return s.decidePush(ctx, e, *run)
 	}

@@ -169,10 +169,15 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 			return added, "", err
 		}
 	}
+	var baseErr error
 	if pr.State == forge.Open {
+		baseErr = s.findBase(ctx, service, *w, pr, add)
 		s.merge(ctx, service, *w, pr)
 	}
 	more, err := forgeevents.Add(ctx, s.Store, found)
+	if err == nil {
+		err = baseErr
+	}
 	return added + more, reason, err
 }
 
@@ -296,6 +301,14 @@ func (l limited) PullRequest(ctx context.Context, repo string, number int64) (fo
 		return forge.PullRequest{}, err
 	}
 	return l.Service.PullRequest(ctx, repo, number)
+}
+
+// Branch is that of the forge, when the limit allows it.
+func (l limited) Branch(ctx context.Context, repo, branch string) (string, error) {
+	if err := l.wait(ctx); err != nil {
+		return "", err
+	}
+	return l.Service.Branch(ctx, repo, branch)
 }
 
 // Checks is that of the forge, when the limit allows it.

@@ -45,6 +45,7 @@ type world struct {
 	may      map[string]forge.Permission
 	broken   func(what string, number int64) error
 	looks    map[int64]int
+	base     string             // newest commit of the base
 	hangs    func(number int64) // looks at a pull request
 
 	log     string // of checks; empty: one that names the check

@@ -96,7 +96,8 @@ func (r *mirror) mergeHead(ctx context.Context, base string, onto *Candidate, h 
 	return MergedHead{Tree: tree}, nil
 }
 
-// mergeCommits merges two commits. It returns the paths that conflict, if any do.
+// mergeCommits merges two commits. It returns the paths that conflict, if any do: then the tree has
+// conflict markers, with the ids of the commits. Without a tree, the commits have no common history.
 func (r *mirror) mergeCommits(ctx context.Context, ours, theirs string) (tree string, conflicts []string, err error) {
 	out, err := r.run(ctx, call{args: []string{"merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs}})
 	var ge *gitError
@@ -105,7 +106,7 @@ func (r *mirror) mergeCommits(ctx context.Context, ours, theirs string) (tree st
 		if err == nil {
 			return fields[0], nil, nil
 		}
-		return "", conflictPaths(fields[1:]), nil
+		return fields[0], conflictPaths(fields[1:]), nil
 	}
 	if ge != nil && strings.Contains(ge.stderr, "unrelated histories") {
 		return "", []string{"."}, nil
@@ -140,7 +141,7 @@ func (m *Manager) history(ctx context.Context, remote string, commits []string) 
 	if lock, err = m.locks.shared(ctx, r.useLock()); err != nil {
 		return nil, nil, err
 	}
-	if err = r.fetchWhole(ctx, commits); err == nil {
+	if err = r.fetchWhole(ctx, r.source, "queue", commits); err == nil {
 		err = r.makeBootDir()
 	}
 	if err != nil {
@@ -150,13 +151,16 @@ func (m *Manager) history(ctx context.Context, remote string, commits []string) 
 	return r, lock, nil
 }
 
-func (r *mirror) fetchWhole(ctx context.Context, commits []string) error {
+// fetchWhole fetches commits of a repository with their whole history, for a purpose.
+func (r *mirror) fetchWhole(ctx context.Context, from source, purpose string, commits []string) error {
 	lock, err := r.m.locks.exclusive(ctx, r.fetchLock())
 	if err != nil {
 		return err
 	}
 	defer lock.release()
-	if err := r.checkSource(ctx); err != nil {
+	there := *r
+	there.source = from
+	if err := there.checkSource(ctx); err != nil {
 		return err
 	}
 	if err := r.init(ctx, len(commits[0])); err != nil {
@@ -170,15 +174,15 @@ func (r *mirror) fetchWhole(ctx context.Context, commits []string) error {
 	}
 	var specs []string
 	for i, c := range commits { // the references of the last time are replaced
-		specs = append(specs, "+"+c+":refs/rgpt/queue/"+strconv.Itoa(i))
+		specs = append(specs, "+"+c+":refs/rgpt/"+purpose+"/"+strconv.Itoa(i))
 	}
-	err = r.runFetch(ctx, lock, option, specs...)
+	err = there.runFetch(ctx, lock, option, specs...)
 	var ge *gitError
 	if errors.As(err, &ge) && strings.Contains(ge.stderr, "not our ref") {
-		return repoFault("%s does not have all of the commits %s", r.source, strings.Join(commits, ", "))
+		return repoFault("%s does not have all of the commits %s", from, strings.Join(commits, ", "))
 	}
 	if err != nil {
-		return remoteFault(err, "could not fetch the history of %s", escapePercent(r.source.String()))
+		return remoteFault(err, "could not fetch the history of %s", escapePercent(from.String()))
 	}
 	return nil
 }
@@ -245,7 +249,7 @@ func (m *Manager) Ahead(ctx context.Context, repo contract.Repo, remote, branch 
 	return out, nil
 }
 
-// maxRebased is the maximum number of commits of a rebase that Rebased compares.
+// maxRebased is the maximum number of commits of a rebase, made here or compared by Rebased.
 const maxRebased = 200
 
 // Rebased reports whether one commit is nothing but a rebase of another one onto a branch, whose newest commit is

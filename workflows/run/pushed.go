@@ -17,6 +17,8 @@ import (
 // askVersions asks for the versions of the workflow that decide how messages are received. It is done
 // before anything else: their handlers cannot ask, because they run at any time.
 func (r *run) askVersions(ctx workflow.Context) {
+	p := r.in.Settings.Release.PullRequest
+	r.updates = r.in.Settings.Release.Stay > 0 && p != nil && p.Update != nil && workflow.GetVersion(ctx, "update-branch", workflow.DefaultVersion, 1) >= 1
 	r.takesPushes = r.in.Settings.Release.Stay > 0 && workflow.GetVersion(ctx, "take-pushes", workflow.DefaultVersion, 1) >= 1
 	r.looksAgain = r.takesPushes && workflow.GetVersion(ctx, "look-again", workflow.DefaultVersion, 1) >= 1
 }
@@ -98,13 +100,17 @@ func (r *run) dismiss(ctx workflow.Context, m contract.CheckMessage, why string)
 }
 
 // firstPending returns the index of the first message that can be handled now, -1 if there is none: those about
-// commits that the run does not know wait for the next look at the branch.
+// commits that the run does not know wait for the next look at the branch, and those about the base for some
+// time after the last update.
 func (r *run) firstPending(ctx workflow.Context) int {
-	if r.Watch.LookAt == nil || !workflow.Now(ctx).Before(*r.Watch.LookAt) {
-		return min(len(r.Watch.Pending), 1) - 1
-	}
+	now := workflow.Now(ctx)
+	looks := r.Watch.LookAt == nil || !now.Before(*r.Watch.LookAt)
+	early := now.Before(r.updateDue())
 	return slices.IndexFunc(r.Watch.Pending, func(m contract.CheckMessage) bool {
-		return m.Kind == contract.CheckPush || !r.unknownCommit(m)
+		if isBase(m) {
+			return !early
+		}
+		return looks || m.Kind == contract.CheckPush || !r.unknownCommit(m)
 	})
 }
 
@@ -119,6 +125,9 @@ func (r *run) takeBranch(ctx workflow.Context) (moved, kept bool, err error) {
 	activity := options.Remote(ctx, contract.QueueReleaser, options.LongWork)
 	activity = workflow.WithScheduleToCloseTimeout(activity, options.LongWork)
 	before, changes := r.Head(), r.Unreleased()
+	if r.Updating() {
+		changes = nil // they are changes of the base and the branch together
+	}
 	err = workflow.ExecuteActivity(activity, contract.ActivityTakeBranch, contract.TakeBranchInput{
 		RunID: r.in.RunID, Repo: r.in.Settings.Repo, Release: r.in.Settings.Release, Branch: r.Branch, Commit: before, Changes: changes,
 	}).Get(ctx, &found)
@@ -146,7 +155,8 @@ const maxConflictPaths = 20
 
 // afterPush continues a release that was refused because people pushed to the branch meanwhile: with the
 // change on top of theirs, which is verified again, or with another repair if it does not fit there.
-// false means that the failure has another reason, or that people pushed too often.
+// false means that the failure has another reason, or that people pushed too often. Without a phase to
+// continue from, nothing is left to release.
 func (r *run) afterPush(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (back contract.Phase, end *contract.Failure, done bool) {
 	late := r.Watch.Until == nil || !workflow.Now(ctx).Before(*r.Watch.Until)
 	if p != contract.PhaseReleaser || failure.Code != contract.CodeBranchConflict || !r.takesPushes || !r.Watch.On || late || r.Watch.Moves >= r.Watch.MaxRepairs {
@@ -158,12 +168,15 @@ func (r *run) afterPush(ctx workflow.Context, p contract.Phase, failure *contrac
 	if err := r.SetStatus(contract.StatusSelfHeal); err != nil {
 		return "", r.failureOf(err), true
 	}
+	updating := r.Updating()
 	moved, kept, err := r.takeBranch(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return "", r.failureOf(ctx.Err()), true
 	case err != nil, !moved:
 		return "", nil, false //nolint:nilerr // a person is asked about the failure of the release
+	case updating:
+		return "", nil, true // the next look finds out whether it still needs the base
 	case kept:
 		return contract.PhaseTester, nil, true
 	}

@@ -54,3 +54,12 @@ SELECT b.number FROM (
     WHERE p.forge = @forge AND p.repo = @repo AND p.head = @head AND p.state = 'open'
     GROUP BY p.number
 ) b ORDER BY b.newest DESC LIMIT @most;
+
+-- name: NotePullRequestConflict :exec
+-- Stores whether the forge says that a pull request conflicts with its base.
+UPDATE orchestrator_pull_requests SET conflict = @conflict::bool
+WHERE forge = @forge AND repo = @repo AND number = @number AND conflict <> @conflict::bool;
+
+-- name: PushedTo :one
+-- Whether people pushed to the branch of a run.
+SELECT EXISTS (SELECT FROM orchestrator_events e WHERE e.run_id = @run_id AND e.event_type = 'stay.pushed')::bool AS pushed;
