@@ -45,6 +45,12 @@ func (s *Stack) Histories(tb testing.TB, run int64) []History {
 	return s.historiesOf(tb, ids)
 }
 
+// ChangeSetHistory reads the history of the workflow of a change set.
+func (s *Stack) ChangeSetHistory(tb testing.TB, set int64) History {
+	tb.Helper()
+	return s.historiesOf(tb, []string{contract.ChangeSetWorkflowID(set)})[0]
+}
+
 // historiesOf reads the histories of workflows, of which the first must exist.
 func (s *Stack) historiesOf(tb testing.TB, ids []string) []History {
 	tb.Helper()

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/runs/changeset"
 	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -35,6 +36,7 @@ type PullRequest struct {
 	Checks []contract.CheckResult // the last ones of the change
 	Link   string                 // address of the run's page; empty: none
 	Closes string                 // issue that merging closes, such as #12; empty: none
+	Set    *ChangeSet             // change set of the run; nil: none
 }
 
 // Title returns the title of the pull request: that of the goal, on one line.
@@ -60,8 +62,12 @@ func (p PullRequest) Body() string {
 		description = issue.Without(*i, description)
 		p.issue(&b, *i)
 	}
+	description = changeset.Without(description)
 	if description != "" {
 		fmt.Fprintf(&b, "%s\n\n", quote(fault.Clip(description, shownGoal)))
+	}
+	if p.Set != nil {
+		fmt.Fprintf(&b, "%s\n\n", p.Set.Section())
 	}
 	p.changes(&b)
 	p.checks(&b)
