@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -22,7 +21,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
-	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
 const (
@@ -113,36 +111,13 @@ func (a *Activities) NotifyAttempts(ctx context.Context, group int64) error {
 		switch {
 		case t.Status.Terminal():
 		case t.Chosen || t.Passed() && g.StoppedAt == nil:
-			err = a.signalAttempt(ctx, t, contract.SignalChoice, nil)
+			err = a.signalRun(ctx, t.RunID, t.WorkflowID, contract.SignalChoice, nil)
 		default:
-			err = a.signalAttempt(ctx, t, contract.UpdateStop, stop)
+			err = a.signalRun(ctx, t.RunID, t.WorkflowID, contract.UpdateStop, stop)
 		}
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// signalAttempt sends a signal to the workflow of an attempt. An attempt that is queued is started, because
-// it also ends through its workflow.
-func (a *Activities) signalAttempt(ctx context.Context, t attempts.Attempt, name string, args any) error {
-	if t.WorkflowID == "" {
-		run, err := a.Store.Run(ctx, t.RunID)
-		if err == nil {
-			err = temporal.StartRun(ctx, a.Temporal, a.Store, run)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	err := a.Temporal.SignalWorkflow(ctx, contract.RunWorkflowID(t.RunID), "", name, args)
-	var over *serviceerror.NotFound
-	if errors.As(err, &over) { // it has ended
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("tell run %d of the choice among attempts: %w", t.RunID, err)
 	}
 	return nil
 }

@@ -193,7 +193,11 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 	if s.Link != "" {
 		link = runLink(s.Link, run.ID)
 	}
-	text := report.PullRequest{Run: details, Stat: stat.String(), Checks: checks, Link: link, Closes: closes(run, at.forge, at.repo)}
+	set, err := a.changeSetOf(ctx, run)
+	if err != nil {
+		return pullrequest.Request{}, err
+	}
+	text := report.PullRequest{Run: details, Stat: stat.String(), Checks: checks, Link: link, Closes: closes(run, at.forge, at.repo), Set: set}
 	if text.Carried, err = a.carried(ctx, run); err != nil {
 		return pullrequest.Request{}, err
 	}
@@ -201,7 +205,7 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 	r := pullrequest.Request{
 		RunID: run.ID, Repo: at.repo, Head: in.Branch, Base: baseOf(run, s), Commit: in.Commit,
 		Title: fault.Clip(defused(telemetry.Redact(text.Title())), report.MaxPullRequestTitle), Body: telemetry.Redact(text.Body()),
-		Draft:  s.Draft == contract.DraftAlways || s.Draft == contract.DraftByGate && in.Approved,
+		Draft:  s.Draft == contract.DraftAlways || s.Draft == contract.DraftByGate && in.Approved || set != nil && set.Draft(),
 		Labels: pullRequestLabels(s, verdict, text.Risk()), OwnLabels: ownLabel, Reviewers: reviewers(s.Reviewers),
 	}
 	if s.Statuses {

@@ -105,6 +105,9 @@ func Roles() []Role {
 			register(r, contract.ActivityAttemptsDecide, a.DecideAttempts)
 			register(r, contract.ActivityAttemptsNotify, a.NotifyAttempts)
 			register(r, contract.ActivityQueueSave, a.SaveQueue)
+			register(r, contract.ActivityChangeSetReady, a.ReadyInChangeSet)
+			register(r, contract.ActivityChangeSetDecide, a.DecideChangeSet)
+			register(r, contract.ActivityChangeSetNotify, a.NotifyChangeSet)
 			register(r, contract.ActivityTrigger, a.Trigger)
 		}},
 		{"planner", contract.QueuePlanner, func(a *Activities, r worker.ActivityRegistry) {
@@ -155,6 +158,7 @@ func Roles() []Role {
 			register(r, contract.ActivityUpdateBranch, a.UpdateBranch)
 			register(r, contract.ActivityConflictMarkers, a.ConflictMarkers)
 			register(r, contract.ActivityAttemptHeld, a.AttemptHeld)
+			register(r, contract.ActivityChangeSetLink, a.LinkChangeSet)
 			register(r, contract.ActivityQueueCandidate, a.QueueCandidate)
 			register(r, contract.ActivityQueueChecks, a.QueueChecks)
 			register(r, contract.ActivityQueueMerge, a.QueueMerge)

@@ -174,6 +174,8 @@ type RunBudget struct {
 	// Attempts is the group of attempts whose calls together have the same limits of tokens and money;
 	// 0: none.
 	Attempts int64 `json:"attempts,omitempty"`
+	// ChangeSet limits all runs of a change set together; nil: the run belongs to none.
+	ChangeSet *ChangeSetBudget `json:"change_set,omitempty"`
 }
 
 // AgentBudget limits the model calls of one agent in a run. Zero means no limit of that kind.
@@ -245,6 +247,7 @@ type Settings struct {
 	Pictures       []Picture             `json:"pictures,omitempty"`        // that belong to the goal
 	RepairPictures int                   `json:"repair_pictures,omitempty"` // screenshots of failed tests that the Repair agent gets
 	Attempt        *Attempt              `json:"attempt,omitempty"`         // one of several at the same goal; nil: the only one
+	ChangeSet      *ChangeSetMember      `json:"change_set,omitempty"`      // one of several runs that are released together; nil: none
 	FollowUp       *FollowUp             `json:"follow_up,omitempty"`       // of an old run, on its branch
 	Planner        *PlannerSettings      `json:"planner,omitempty"`         // nil: the planner makes its plan in one turn, without tools
 	PlanBy         string                `json:"plan_by,omitempty"`         // PlanByDeliberation; empty: the planner

@@ -25,6 +25,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/webhook"
@@ -95,6 +96,9 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, id, fmt.Sprint(cleanup), "one id is known everywhere")
 	require.Equal(t, id, fmt.Sprint(b.evaluate(t, "a set")), "one id is known everywhere")
+	set, _, err := changesets.Create(t.Context(), b.Store, changesets.New{Tenant: store.DefaultTenant, Title: "a set"})
+	require.NoError(t, err)
+	require.Equal(t, id, fmt.Sprint(set.ID), "one id is known everywhere")
 	for path, methods := range b.document(t).Paths {
 		for method, op := range methods {
 			method = strings.ToUpper(method)

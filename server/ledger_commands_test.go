@@ -42,6 +42,7 @@ func entriesOf() map[string]string {
 		"hold-run": "hold.added", "release-hold": "hold.released", "clean-up": "cleanup.started",
 		"create-webhook": "webhook.added", "change-webhook": "webhook.changed", "delete-webhook": "webhook.removed",
 		"fire-trigger": "trigger.requested", "pause-trigger": "trigger.paused", "resume-trigger": "trigger.resumed", "redeliver-trigger": "trigger.redelivered",
+		"stop-change-set": "change_set.stopped", "release-change-set": "change_set.released",
 		"add-merge-queue": "queue.", "remove-merge-queue": "queue.", "skip-merge-queue": "queue.", "pause-merge-queue": "queue.", "resume-merge-queue": "queue.",
 
 		"test-notification-channel": noEntry + "it changes nothing",

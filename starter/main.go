@@ -148,7 +148,7 @@ verify uses them for checks, and rgpt policy check for verdicts: see their help.
 	flags.StringVar(&a.serverFlag, "server", "", "use the HTTP API of the server at this address (default: RGPT_SERVER, else the services on this machine)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.refuseServer(cmd) }
-	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newEnv(a), newBrain(a), newFlaky(a), newQuarantine(a), newEval(a), newPolicy(a), newLedger(a), newPR(a), newQueue(a), newTrigger(a), newWebhook(a), newNotification(a), newClean(a))
+	root.AddCommand(newRun(a), newPipeline(a), newAgents(a), newModels(a), newEnv(a), newBrain(a), newFlaky(a), newQuarantine(a), newEval(a), newPolicy(a), newLedger(a), newPR(a), newSet(a), newQueue(a), newTrigger(a), newWebhook(a), newNotification(a), newClean(a))
 	root.AddCommand(local(newVerify(a), newDev(a), newTrust(a), newDoctor(a), newServer(a), newScripted(), newMigrate(a))...)
 	root.InitDefaultCompletionCmd()
 	refuseArgs(root)

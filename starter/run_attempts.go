@@ -98,7 +98,7 @@ func (a *app) confirmAttempts(ctx context.Context, h backend.Backend, c creation
 // configuration on this machine does. It does not ask a server for its configuration.
 func (a *app) severalAttempts(c creation) (bool, error) {
 	switch {
-	case c.PlanOnly || c.PrepareOnly:
+	case c.PlanOnly || c.PrepareOnly || len(c.Repositories) > 1:
 		return false, nil
 	case c.Attempts != 0 || len(c.AttemptModels) > 0:
 		return max(c.Attempts, len(c.AttemptModels)) > 1, nil

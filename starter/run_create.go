@@ -41,6 +41,7 @@ type creation struct {
 	maxCost            float64
 	set                []string
 	pictures           []string // files
+	repos, repoGoals   []string
 }
 
 func newRunCreate(a *app) *cobra.Command {
@@ -52,6 +53,7 @@ func newRunCreate(a *app) *cobra.Command {
   rgpt run create --repo https://example.com/app.git --base v2 --goal-file goal.md --json
   rgpt run create --issue https://github.com/acme/app/issues/12 --pull-request
   rgpt run create --repo . --goal "Upgrade pgx" --plan-only --wait
+  rgpt run create --repo ../api --repo ../web --goal "Rename the field" --pull-request
   rgpt run create --repo . --goal "Fix the docs" --env none
   rgpt run create --repo . --goal "Speed up search" --attempts 3 --estimate
   rgpt run create --repo . --goal "Speed up search" --attempts 3 --max-cost 5 --wait`,
@@ -62,7 +64,8 @@ func newRunCreate(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Repo, "repo", "", "repository: a directory (with --server: on the server's host) or a URL (default with --issue: that of the issue)")
+	f.StringArrayVar(&c.repos, "repo", nil, "repository: a directory (with --server: on the server's host) or a URL (default with --issue: that of the issue); repeatable, for a change set")
+	f.StringArrayVar(&c.repoGoals, "repo-goal", nil, "what to do in one of several repositories, besides the goal: REPO=TEXT, with a REPO as in --repo; repeatable")
 	f.StringVar(&c.Base, "base", "", "branch, tag or commit to start from (default: the checked-out commit, or the default branch)")
 	f.StringVar(&c.Goal, "goal", "", "goal of the change; the first line is its title")
 	f.StringVar(&c.Description, "description", "", "additional details about the goal")
@@ -105,8 +108,13 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 	if err := a.readInputs(&c); err != nil {
 		return err
 	}
+	for _, r := range c.Repositories {
+		if err := checkRemote(r.Repo); a.server() != "" && err != nil {
+			return err
+		}
+	}
 	if a.server() != "" {
-		if c.Repo != "" || c.Issue == "" {
+		if c.Repo != "" || c.Issue == "" && len(c.Repositories) == 0 {
 			if err := checkRemote(c.Repo); err != nil {
 				return err
 			}
@@ -132,6 +140,9 @@ func (a *app) createRun(ctx context.Context, c creation) error {
 	}
 	created.Notes = slices.DeleteFunc(created.Notes, func(note string) bool { return slices.Contains(shown, note) })
 	a.reportCreation(created)
+	if created.ChangeSet != nil {
+		return a.reportChangeSet(ctx, h, *created.ChangeSet, created.Fresh, c.wait)
+	}
 	if created.Attempts != nil {
 		return a.reportAttempts(ctx, h, *created.Attempts, created.Fresh, c.wait)
 	}
@@ -174,6 +185,9 @@ func (a *app) takeSettings(c creation) error {
 
 // readInputs reads the goal and the plan from their files.
 func (a *app) readInputs(c *creation) (err error) {
+	if err := c.readRepositories(); err != nil {
+		return err
+	}
 	if c.goalFile != "" {
 		if c.Goal != "" {
 			return usageError{errors.New("--goal and --goal-file cannot be combined")}
@@ -194,6 +208,19 @@ func (a *app) readInputs(c *creation) (err error) {
 		return err
 	}
 	return c.Check()
+}
+
+// readRepositories takes over the repositories that the flags name.
+func (c *creation) readRepositories() (err error) {
+	if len(c.repos) == 1 && len(c.repoGoals) == 0 {
+		c.Repo = c.repos[0]
+		return nil
+	}
+	c.Repositories, err = namedRepositories(c.repos, c.repoGoals)
+	if err == nil && len(c.Repositories) > 1 && c.Base != "" {
+		err = usageError{errors.New("--base is for one repository; with several, each run starts from its default branch or checked-out commit")}
+	}
+	return err
 }
 
 // pictureFlag adds the flag for pictures of a goal.

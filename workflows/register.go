@@ -9,6 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/workflows/agentloop"
 	groupflow "github.com/rocketgpt/orchestrator/workflows/attempts"
+	"github.com/rocketgpt/orchestrator/workflows/changeset"
 	"github.com/rocketgpt/orchestrator/workflows/deliberation"
 	"github.com/rocketgpt/orchestrator/workflows/mergequeue"
 	"github.com/rocketgpt/orchestrator/workflows/run"
@@ -49,6 +50,12 @@ func RegisterMember(r worker.WorkflowRegistry) {
 // of the run queue serves.
 func RegisterAttempts(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(groupflow.Workflow, workflow.RegisterOptions{Name: contract.WorkflowAttempts})
+}
+
+// RegisterChangeSet registers the workflow that releases the runs of a change set together, which a worker
+// of the run queue serves.
+func RegisterChangeSet(r worker.WorkflowRegistry) {
+	r.RegisterWorkflowWithOptions(changeset.Workflow, workflow.RegisterOptions{Name: contract.WorkflowChangeSet})
 }
 
 // RegisterMergeQueue registers the workflow that merges the pull requests of a branch, which a worker of

@@ -36,6 +36,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 			RegisterSelfHeal(replayer)
 			RegisterDeliberation(replayer)
 			RegisterAttempts(replayer)
+			RegisterChangeSet(replayer)
 			RegisterMergeQueue(replayer)
 			RegisterMember(replayer)
 			RegisterTrigger(replayer)

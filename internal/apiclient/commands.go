@@ -30,7 +30,7 @@ func requestOf(n control.Creation) apitypes.CreateRequest {
 		Repo: n.Repo, Base: n.Base, Goal: n.Goal, Description: n.Description, Project: n.Project, Model: n.Model, Effort: n.Effort, Plan: n.Plan, PlanOnly: n.PlanOnly, PlanBy: n.PlanBy,
 		Issue: n.Issue, PrepareOnly: n.PrepareOnly, Environment: n.Environment, Pictures: n.Pictures,
 		ApprovePlan: n.ApprovePlan, ApproveRelease: n.ApproveRelease, Push: n.Push, PullRequest: n.PullRequest, Remote: n.Remote, Settings: n.Settings,
-		By: n.By, Labels: n.Labels, Attempts: n.Attempts, AttemptModels: n.AttemptModels,
+		By: n.By, Labels: n.Labels, Attempts: n.Attempts, AttemptModels: n.AttemptModels, Repositories: n.Repositories,
 	}
 }
 
@@ -50,7 +50,7 @@ func (c *Client) created(ctx context.Context, r call, fresh bool) (control.Creat
 	if err != nil {
 		return control.Created{}, err
 	}
-	out := control.Created{Fresh: fresh || made.Created && !known, Notes: made.Notes, Attempts: made.Attempts}
+	out := control.Created{Fresh: fresh || made.Created && !known, Notes: made.Notes, Attempts: made.Attempts, ChangeSet: made.ChangeSet}
 	out.Run, err = c.Run(ctx, made.RunID)
 	if !known {
 		out.Run.Status = cmp.Or(made.Status, out.Run.Status)

@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/rerun"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
+	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/store/evals"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
@@ -102,30 +103,31 @@ type Links struct {
 
 // CreateRequest is the request to create a run.
 type CreateRequest struct {
-	Labels         []string              `json:"labels,omitempty" maxItems:"50" doc:"labels of the run, which the policy gate reads"`
-	By             string                `json:"by,omitempty" maxLength:"200" doc:"who creates the run; default: api"`
-	Repo           string                `json:"repo,omitempty" minLength:"1" doc:"repository: a directory on the server's host or a URL. Optional only with issue; default: the repository of the issue"`
-	Base           string                `json:"base,omitempty" doc:"branch, tag or commit to start from"`
-	Goal           string                `json:"goal,omitempty" minLength:"1" doc:"goal of the change; the first line is its title. Optional only with prepare_only or issue; default: the title of the issue"`
-	Issue          string                `json:"issue,omitempty" minLength:"1" maxLength:"2000" doc:"address of an issue on one of the forges, which the run is about, such as https://github.com/owner/name/issues/12"`
-	Description    string                `json:"description,omitempty" doc:"additional details about the goal"`
-	Project        string                `json:"project,omitempty" doc:"default: the repository's name"`
-	Model          string                `json:"model,omitempty" doc:"model for all agents, as provider/model"`
-	Effort         contract.Effort       `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
-	Pictures       []control.PictureFile `json:"pictures,omitempty" maxItems:"20" doc:"pictures that belong to the goal, for models that can see them"`
-	Plan           *contract.Plan        `json:"plan,omitempty" doc:"plan to use instead of asking the planner"`
-	PlanOnly       bool                  `json:"plan_only,omitempty" doc:"stop after the plan"`
-	PrepareOnly    bool                  `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline, without calling a model or asking a person"`
-	Environment    string                `json:"environment,omitempty" doc:"auto: as configured; none: no environment and no baseline; otherwise a YAML document with an environment section, for this run only"`
-	PlanBy         string                `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner finds the goal too complex; default: as configured"`
-	ApprovePlan    bool                  `json:"approve_plan,omitempty" doc:"wait for approval before building"`
-	ApproveRelease bool                  `json:"approve_release,omitempty" doc:"wait for approval before releasing"`
-	Push           bool                  `json:"push,omitempty" doc:"also push the branch"`
-	PullRequest    bool                  `json:"pull_request,omitempty" doc:"also push the branch, and open a pull request for it on the forge of the remote"`
-	Remote         string                `json:"remote,omitempty" doc:"remote to push to: a name or a URL"`
-	Attempts       int                   `json:"attempts,omitempty" minimum:"1" maximum:"16" doc:"number of independent attempts at the goal, of which the best one is released; default: as configured (execution.attempts.count)"`
-	AttemptModels  []string              `json:"attempt_models,omitempty" maxItems:"16" doc:"models of the attempts in their order, as provider/model, repeated if there are fewer than attempts; default: as configured"`
-	Settings       map[string]string     `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only: run limits and settings that a repository may override"`
+	Labels         []string                 `json:"labels,omitempty" maxItems:"50" doc:"labels of the run, which the policy gate reads"`
+	By             string                   `json:"by,omitempty" maxLength:"200" doc:"who creates the run; default: api"`
+	Repo           string                   `json:"repo,omitempty" minLength:"1" doc:"repository: a directory on the server's host or a URL. Optional only with issue; default: the repository of the issue"`
+	Base           string                   `json:"base,omitempty" doc:"branch, tag or commit to start from"`
+	Goal           string                   `json:"goal,omitempty" minLength:"1" doc:"goal of the change; the first line is its title. Optional only with prepare_only or issue; default: the title of the issue"`
+	Issue          string                   `json:"issue,omitempty" minLength:"1" maxLength:"2000" doc:"address of an issue on one of the forges, which the run is about, such as https://github.com/owner/name/issues/12"`
+	Description    string                   `json:"description,omitempty" doc:"additional details about the goal"`
+	Project        string                   `json:"project,omitempty" doc:"default: the repository's name"`
+	Model          string                   `json:"model,omitempty" doc:"model for all agents, as provider/model"`
+	Effort         contract.Effort          `json:"effort,omitempty" enum:"low,medium,high" doc:"amount of reasoning of all agents; default: as configured"`
+	Pictures       []control.PictureFile    `json:"pictures,omitempty" maxItems:"20" doc:"pictures that belong to the goal, for models that can see them"`
+	Plan           *contract.Plan           `json:"plan,omitempty" doc:"plan to use instead of asking the planner"`
+	PlanOnly       bool                     `json:"plan_only,omitempty" doc:"stop after the plan"`
+	PrepareOnly    bool                     `json:"prepare_only,omitempty" doc:"stop after the environment and the baseline, without calling a model or asking a person"`
+	Environment    string                   `json:"environment,omitempty" doc:"auto: as configured; none: no environment and no baseline; otherwise a YAML document with an environment section, for this run only"`
+	PlanBy         string                   `json:"plan_by,omitempty" enum:"auto,planner,deliberation" doc:"planner, deliberation (ALPHA and BETA), or auto: deliberation if the planner finds the goal too complex; default: as configured"`
+	ApprovePlan    bool                     `json:"approve_plan,omitempty" doc:"wait for approval before building"`
+	ApproveRelease bool                     `json:"approve_release,omitempty" doc:"wait for approval before releasing"`
+	Push           bool                     `json:"push,omitempty" doc:"also push the branch"`
+	PullRequest    bool                     `json:"pull_request,omitempty" doc:"also push the branch, and open a pull request for it on the forge of the remote"`
+	Remote         string                   `json:"remote,omitempty" doc:"remote to push to: a name or a URL"`
+	Repositories   []control.RepositoryGoal `json:"repositories,omitempty" minItems:"2" maxItems:"20" doc:"several repositories instead of repo and base: one run for each, which are released together (a change set)"`
+	Attempts       int                      `json:"attempts,omitempty" minimum:"1" maximum:"16" doc:"number of independent attempts at the goal, of which the best one is released; default: as configured (execution.attempts.count)"`
+	AttemptModels  []string                 `json:"attempt_models,omitempty" maxItems:"16" doc:"models of the attempts in their order, as provider/model, repeated if there are fewer than attempts; default: as configured"`
+	Settings       map[string]string        `json:"settings,omitempty" doc:"configuration settings by dotted key, for this run only: run limits and settings that a repository may override"`
 }
 
 // CreatedRun identifies a new run.
@@ -136,6 +138,7 @@ type CreatedRun struct {
 	WorkflowID string          `json:"workflow_id"`
 	Notes      []string        `json:"notes,omitempty"`
 	Attempts   *attempts.Group `json:"attempts,omitempty" doc:"all attempts, if there are several; runId is the first of them"`
+	ChangeSet  *changesets.Set `json:"change_set,omitempty" doc:"all runs, if several repositories were named; runId is the first of them"`
 }
 
 // Attribution names the sender of a command and the reason.

@@ -22,6 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/store/chain"
+	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/store/evals"
 	"github.com/rocketgpt/orchestrator/internal/store/flaky"
 	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
@@ -56,6 +57,10 @@ type Backend interface {
 	Ledger(ctx context.Context, f chain.Filter) ([]ledger.Entry, error)
 	PullRequests(ctx context.Context, f control.PullRequestFilter) (control.PullRequestPage, error)
 	MergeQueues(ctx context.Context, f mergequeues.Filter) ([]mergequeues.MergeQueue, error)
+	ChangeSets(ctx context.Context, before int64, most int) (changesets.Page, error)
+	ChangeSet(ctx context.Context, id int64) (changesets.Set, error)
+	StopChangeSet(ctx context.Context, id int64, c contract.Command) (changesets.Set, error)
+	ReleaseChangeSet(ctx context.Context, id int64, c contract.Command) (changesets.Set, error)
 	CommandQueue(ctx context.Context, q control.QueueRequest) (contract.QueueAck, error)
 	Models(ctx context.Context, check bool) (control.Models, error)
 	AgentModels(ctx context.Context) ([]control.AgentModel, error)

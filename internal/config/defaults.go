@@ -53,6 +53,7 @@ func Default() *Config {
 		Git: Git{
 			BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3, MaxFiles: 500_000, MaxSize: 20 * GiB,
 			Protected: ProtectedFiles(), Release: ReleaseBranch,
+			ChangeSet: ChangeSet{Max: 10, Incomplete: "draft", Wait: 24 * time.Hour, Follow: 336 * time.Hour},
 			PullRequest: PullRequest{Draft: "gate", Labels: []string{"rgpt"}, Reviewers: []string{}, CodeOwners: true, Statuses: true, Comments: true, CloseIssue: true, CommentIssue: true, Mention: "@rgpt", Ignore: []string{}, Commenters: "write", Update: "merge", UpdateWhen: "conflict", UpdateInterval: 10 * time.Minute, MaxUpdates: 20, Merge: Merge{
 				When: MergeNever, Method: "merge", DeleteBranch: true, Labels: []string{}, BlockedLabels: []string{}, Checks: []string{},
 				Batch: 8, CheckTime: time.Hour, CheckPoll: 15 * time.Second, Prefix: "rgpt/queue/",

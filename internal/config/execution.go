@@ -195,6 +195,7 @@ type Git struct {
 	BranchPrefix  string        `yaml:"branch_prefix" repo:"yes" validate:"refprefix" doc:"Prefix of release branch names. The run's ID follows it."`
 	Release       string        `yaml:"release" validate:"oneof=branch push pull_request" doc:"How far a release goes. branch: a branch in the repository; if the repository is given by its URL, that is a push. push: the branch is pushed to the remote. pull_request: it is pushed, and a pull request is opened for it on one of the forges."`
 	PullRequest   PullRequest   `yaml:"pull_request" doc:"The pull requests of releases."`
+	ChangeSet     ChangeSet     `yaml:"change_set" doc:"Change sets: runs that change several repositories for one goal and are released together. Only the operator's configuration has them."`
 	Remote        string        `yaml:"remote" secret:"true" doc:"Name or URL of the remote to push to. Empty: the remote that the repository was cloned from."`
 	AuthorName    string        `yaml:"author_name" repo:"yes" validate:"required,person" doc:"Author and committer name for commits."`
 	AuthorEmail   string        `yaml:"author_email" repo:"yes" validate:"required,address" doc:"Author and committer e-mail address for commits."`
@@ -230,6 +231,14 @@ type PullRequest struct {
 
 // UpdateOff is the value of PullRequest.Update for runs that do not update their branches.
 const UpdateOff = "off"
+
+// ChangeSet configures runs that change several repositories and are released together.
+type ChangeSet struct {
+	Max        int           `yaml:"max" validate:"min=2,max=20" doc:"Maximum number of repositories that a request may specify."`
+	Incomplete string        `yaml:"incomplete" validate:"oneof=draft release hold" doc:"What happens to the runs that are ready for their release if others have ended without it, or were not ready in time (wait). draft: they are released, and their pull requests are drafts. release: they are released. hold: they wait until a person releases or stops the set (rgpt set release, rgpt set stop). Their pull requests name what is missing."`
+	Wait       time.Duration `yaml:"wait" validate:"min=1m,max=720h" doc:"How long the first run that is ready waits for the others."`
+	Follow     time.Duration `yaml:"follow" validate:"min=0,max=8760h" doc:"How long after the release the pull requests of a set are looked at, so that each of them shows what became of the others. 0: only until all are open."`
+}
 
 // The values of Merge.When.
 const (

@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
+	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
@@ -60,6 +61,7 @@ type Creation struct {
 	Pictures       []PictureFile     `json:",omitempty"` // that belong to the goal
 
 	Attempts      int                   `json:",omitempty"` // independent attempts at the goal, of which the best is released; 0: as configured
+	Repositories  []RepositoryGoal      `json:",omitempty"` // several repositories, one run for each, which are released together; Repo and Base are empty then
 	AttemptModels []string              `json:",omitempty"` // models of the attempts in their order, as provider/model, repeated if there are fewer; empty: as configured
 	configFrom    string                // commit whose rgpt.yaml and dev container apply; empty: Base
 	issue         *contract.Issue       // that the run is about, as it is now
@@ -81,6 +83,8 @@ type Created struct {
 	Notes   []string // for the caller
 	// Attempts are all attempts if several were created; Run is the first of them.
 	Attempts *attempts.Group
+	// ChangeSet has all runs if several repositories were named; Run is the first of them.
+	ChangeSet *changesets.Set
 }
 
 // Create checks all inputs, then creates the run and starts it. If it returns an error, no run was
@@ -110,8 +114,12 @@ func (r *Runs) Create(ctx context.Context, c Creation) (Created, error) {
 	if err != nil {
 		return out, err
 	}
+	goal := store.NewRun{GoalTitle: title, GoalDescription: description, RequestDigest: digest}
+	if c.several() {
+		err := r.createChangeSet(ctx, c, goal, operator, &out)
+		return out, err
+	}
 	if count > 1 {
-		goal := store.NewRun{GoalTitle: title, GoalDescription: description, RequestDigest: digest}
 		err := r.createAttempts(ctx, c, count, goal, operator, &out)
 		return out, err
 	}
@@ -145,6 +153,9 @@ func (r *Runs) accept(c *Creation) (asked *Runs, err error) {
 	}
 	if _, _, err = asked.goal(*c); err == nil && c.Repo != "" {
 		c.Repo, err = withPath(c.Repo)
+	}
+	if err == nil && c.several() {
+		err = about(FieldRepo, asked.acceptRepositories(c))
 	}
 	return asked, err
 }
@@ -194,6 +205,9 @@ func (r *Runs) known(ctx context.Context, key, digest string) (*Created, error) 
 		return nil, err
 	}
 	out := Created{Run: run}
+	if of := run.Settings.ChangeSet; of != nil {
+		return &out, r.startChangeSet(ctx, of.Set, &out)
+	}
 	if run.Settings.Attempt != nil {
 		return &out, r.startAttempts(ctx, run.Settings.Attempt.Group, &out)
 	}
@@ -235,7 +249,10 @@ func (c Creation) Check() error {
 	if _, _, err := c.goal(); err != nil {
 		return err
 	}
-	if c.Repo == "" && c.Issue == "" {
+	if err := c.checkRepositories(); err != nil {
+		return about(FieldRepo, err)
+	}
+	if c.Repo == "" && c.Issue == "" && len(c.Repositories) == 0 {
 		return about(FieldRepo, wrong("no repository given; specify a directory or a URL (--repo), or an issue on a forge (--issue)"))
 	}
 	if c.PrepareOnly && c.Issue != "" {
@@ -271,12 +288,24 @@ func (c Creation) goal() (title, description string, err error) {
 
 // goal returns the goal of a creation, and checks its length.
 func (r *Runs) goal(c Creation) (title, description string, err error) {
-	title, description, err = c.goal()
-	if most := r.Config.Execution.MaxGoalBytes.Int64(); err == nil && int64(len(title)+len(description)) > most {
-		err = about(FieldGoal, wrong("the goal is %d bytes long, more than the %d allowed (execution.max_goal_bytes); shorten it, and move details to files in the repository",
-			len(title)+len(description), most))
+	if title, description, err = c.goal(); err == nil {
+		err = r.checkLength(title, description)
 	}
 	return title, description, err
+}
+
+// checkLength returns an error if a goal is too long.
+func (r *Runs) checkLength(title, description string) error {
+	if most := r.Config.Execution.MaxGoalBytes.Int64(); int64(len(title)+len(description)) > most {
+		return about(FieldGoal, wrong("the goal is %d bytes long, more than the %d allowed (execution.max_goal_bytes); shorten it, and move details to files in the repository",
+			len(title)+len(description), most))
+	}
+	return nil
+}
+
+// describedGoal adds what the program says to the description of a goal, and checks the length of what people wrote.
+func (r *Runs) describedGoal(title, description, added string) (string, error) {
+	return strings.TrimSpace(strings.TrimSpace(description) + "\n\n" + added), r.checkLength(title, description)
 }
 
 // resolved is what a run is created from: a commit of a repository, the configuration with the settings

@@ -40,6 +40,9 @@ func (r *Runs) Estimate(ctx context.Context, c Creation) (Estimate, error) {
 	if c.PlanOnly || c.PrepareOnly {
 		return Estimate{}, about(FieldPlanOnly, wrong("estimates are based on earlier runs that were released, so none is possible for a run that only makes a plan or an environment; omit plan_only and prepare_only"))
 	}
+	if c.several() {
+		return Estimate{}, about(FieldRepo, wrong("an estimate is for one repository; ask for one for each, without the others"))
+	}
 	count, err := r.attemptsOf(c)
 	if err != nil {
 		return Estimate{}, err

@@ -167,7 +167,7 @@ func (r *Runs) queued(ctx context.Context, forges *connect.Set, address string, 
 // are as they must be. The queue merges only this head. The same head is added once, so that one which was
 // returned or removed stays out until the run releases another one.
 func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo string, pr forge.PullRequest, run int64) error {
-	if r.Config.Git.PullRequest.Merge.When != config.MergeApproved || pr.Mergeable != nil && !*pr.Mergeable {
+	if r.Config.Git.PullRequest.Merge.When != config.MergeApproved {
 		return nil
 	}
 	forges, err := connect.New(r.Config.Forges, os.Getenv) // only for their addresses
@@ -178,7 +178,7 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 	if err != nil {
 		return err
 	}
-	policy, now := setup.MergePolicy(r.Config), time.Now()
+	policy := setup.MergePolicy(r.Config)
 	cmd := contract.QueueCommand{
 		ID: fmt.Sprintf("auto/%d/%.40s", pr.Number, pr.HeadCommit), Action: contract.QueueAdd, Number: pr.Number, Head: pr.HeadCommit, By: contract.BySystem, RunID: run,
 		Reason: "it is approved", Title: telemetry.Redact(pr.Title), URL: telemetry.Redact(pr.URL), Policy: &policy,
@@ -186,28 +186,83 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 	if known, err := mergequeues.Has(ctx, r.Store, ref, cmd.ID); err != nil || known {
 		return err
 	}
-	details, err := r.Views.RunDetails(ctx, run)
-	if err != nil {
+	ready, err := r.readyToMerge(ctx, service, repo, pr, run, policy)
+	if err != nil || !ready {
 		return err
 	}
-	if details.Status != contract.StatusDone || pr.HeadCommit == "" || pr.HeadCommit != details.ReleaseCommit {
-		return nil // the run makes a fix, or people have pushed what nothing has judged
-	}
-	v, judged := report.ReleaseVerdict(details)
-	if !judged || !mayMerge(v, policy) {
-		return nil
-	}
-	if policy.Approvals == 0 {
-		if all, err := r.judgedAll(ctx, v, details.Run); err != nil || !all {
-			return err
-		}
-	}
-	ready, err := mergequeue.Repository{Service: service, Path: repo}.Ready(ctx, pr, policy, now.Add(policy.CheckTime), now)
-	if err != nil || ready.Verdict != contract.QueueIncluded {
+	if ready, err = r.siblingsReady(ctx, run, policy); err != nil || !ready {
 		return err
 	}
 	_, err = r.sendToQueue(ctx, ref, cmd)
 	return err
+}
+
+// readyToMerge reports whether the pull request of a run is ready to be merged, without regard to others.
+func (r *Runs) readyToMerge(ctx context.Context, service forge.Service, repo string, pr forge.PullRequest, run int64, policy contract.MergePolicy) (bool, error) {
+	if pr.Mergeable != nil && !*pr.Mergeable {
+		return false, nil
+	}
+	details, err := r.Views.RunDetails(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	if details.Status != contract.StatusDone || pr.HeadCommit == "" || pr.HeadCommit != details.ReleaseCommit {
+		return false, nil // the run makes a fix, or people have pushed what nothing has judged
+	}
+	v, judged := report.ReleaseVerdict(details)
+	if !judged || !mayMerge(v, policy) {
+		return false, nil
+	}
+	if policy.Approvals == 0 {
+		if all, err := r.judgedAll(ctx, v, details.Run); err != nil || !all {
+			return false, err
+		}
+	}
+	now := time.Now()
+	ready, err := mergequeue.Repository{Service: service, Path: repo}.Ready(ctx, pr, policy, now.Add(policy.CheckTime), now)
+	return ready.Verdict == contract.QueueIncluded, err
+}
+
+// siblingsReady reports whether the other changes of a run's change set are merged or ready to be merged,
+// too; true if it belongs to none. A set of which something is missing is never ready.
+func (r *Runs) siblingsReady(ctx context.Context, id int64, policy contract.MergePolicy) (bool, error) {
+	run, err := r.Store.Run(ctx, id)
+	if err != nil || run.Settings.ChangeSet == nil {
+		return err == nil, err
+	}
+	set, err := r.ChangeSet(ctx, run.Settings.ChangeSet.Set)
+	if err != nil {
+		return false, err
+	}
+	forges, err := connect.New(r.Config.Forges, os.Getenv)
+	if err != nil {
+		return false, err
+	}
+	defer forges.Close()
+	for _, m := range set.Runs {
+		p := m.PullRequest
+		switch {
+		case m.RunID == id, p == nil && m.Status == contract.StatusDone && m.Branch == "":
+			continue
+		case p == nil:
+			return false, nil
+		}
+		service, err := forges.Named(p.Forge)
+		if err != nil {
+			return false, err
+		}
+		pr, err := service.PullRequest(ctx, p.Repo, p.Number)
+		if err != nil {
+			return false, err
+		}
+		if pr.State == forge.Merged {
+			continue
+		}
+		if ready, err := r.readyToMerge(ctx, service, p.Repo, pr, m.RunID, policy); err != nil || !ready || pr.State != forge.Open {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // mayMerge reports whether the gate allows to merge what it judged. A person must have approved the release

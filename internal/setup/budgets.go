@@ -28,6 +28,9 @@ func Scopes(cfg *config.Config, runID int64, agent contract.Agent, frozen contra
 	if frozen.Attempts != 0 {
 		own = append(own, store.AttemptsScope(frozen))
 	}
+	if frozen.ChangeSet != nil {
+		own = append(own, store.ChangeSetScope(*frozen.ChangeSet))
+	}
 	return append(own, SharedScopes(cfg.Models.Budgets, tenant, project, at)...)
 }
 

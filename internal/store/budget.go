@@ -210,6 +210,8 @@ func (s Scope) Whose() string {
 		}
 	case ScopeAttempts:
 		return "all attempts of group " + s.Key
+	case ScopeChangeSet:
+		return "all runs of change set " + s.Key
 	case ScopeRun:
 	}
 	return string(s.Kind) + " " + s.Key
@@ -263,7 +265,7 @@ func (s Scope) Setting() string {
 	case ScopeAgent:
 		_, agent, _ := strings.Cut(s.Key, "/")
 		return "execution.agents." + agent + "."
-	case ScopeRun, ScopeAttempts:
+	case ScopeRun, ScopeAttempts, ScopeChangeSet:
 		return "execution.run."
 	case ScopeProject, ScopeTenant:
 		period := "day"

@@ -26,21 +26,23 @@ const (
 	ScopeAgent    ScopeKind = "agent"    // of a run
 	ScopeRun      ScopeKind = "run"      // a whole run
 	ScopeAttempts ScopeKind = "attempts" // all attempts at the same goal
-	ScopeProject  ScopeKind = "project"  // in a day or a month
-	ScopeTenant   ScopeKind = "tenant"   // in a day or a month
-	ScopeDay      ScopeKind = "day"      // of this installation
+	// ScopeChangeSet is the budget of all runs of a change set.
+	ScopeChangeSet ScopeKind = "change_set"
+	ScopeProject   ScopeKind = "project" // in a day or a month
+	ScopeTenant    ScopeKind = "tenant"  // in a day or a month
+	ScopeDay       ScopeKind = "day"     // of this installation
 )
 
 // ScopeKinds returns all kinds of budgets.
 func ScopeKinds() []ScopeKind {
-	return []ScopeKind{ScopeAgent, ScopeRun, ScopeAttempts, ScopeProject, ScopeTenant, ScopeDay}
+	return []ScopeKind{ScopeAgent, ScopeRun, ScopeAttempts, ScopeChangeSet, ScopeProject, ScopeTenant, ScopeDay}
 }
 
 // Scope is a budget that a model call is charged to. A zero limit means no limit; spending is still
 // counted.
 type Scope struct {
 	Kind        ScopeKind
-	Key         string // run id, run id/agent, group of attempts, project or tenant and period, or day as 2006-01-02
+	Key         string // run id, run id/agent, group of attempts, change set, project or tenant and period, or day as 2006-01-02
 	LimitTokens int64
 	LimitMicros int64
 }
@@ -62,12 +64,20 @@ func AttemptsScope(limits contract.RunBudget) Scope {
 	return Scope{Kind: ScopeAttempts, Key: fmt.Sprint(limits.Attempts), LimitTokens: limits.Tokens, LimitMicros: limits.MicroUSD}
 }
 
-// RunScopes returns the budget of a run, that of all attempts if it is one of several, and those of
-// its agents that have a limit.
+// ChangeSetScope returns the budget of all runs of a change set together.
+func ChangeSetScope(limits contract.ChangeSetBudget) Scope {
+	return Scope{Kind: ScopeChangeSet, Key: fmt.Sprint(limits.Set), LimitTokens: limits.Tokens, LimitMicros: limits.MicroUSD}
+}
+
+// RunScopes returns the budget of a run, that of all attempts or of the change set if it is part of
+// one, and those of its agents that have a limit.
 func RunScopes(runID int64, limits contract.RunBudget) []Scope {
 	scopes := []Scope{RunScope(runID, limits)}
 	if limits.Attempts != 0 {
 		scopes = append(scopes, AttemptsScope(limits))
+	}
+	if limits.ChangeSet != nil {
+		scopes = append(scopes, ChangeSetScope(*limits.ChangeSet))
 	}
 	for _, agent := range slices.Sorted(maps.Keys(limits.Agents)) {
 		scopes = append(scopes, AgentScope(runID, agent, limits))

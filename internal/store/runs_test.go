@@ -258,6 +258,9 @@ func many(ctx context.Context, tb testing.TB, conn *pgx.Conn) {
 			FROM orchestrator_runs, generate_series(1, 3) n`,
 		`INSERT INTO orchestrator_merge_queue_commands (forge, repo, base, key, action, number, by_whom, reason)
 			SELECT 'work', 'o/r' || id, 'main', 'k', 'add', 1, 'the system', '' FROM orchestrator_runs`,
+		"INSERT INTO orchestrator_change_sets (goal_title, settings) SELECT 'goal', '{}' FROM orchestrator_runs",
+		"INSERT INTO orchestrator_change_set_runs (set_id, number, run_id) SELECT (row_number() OVER (ORDER BY id) - 1) / 3 + 1, (row_number() OVER (ORDER BY id) - 1) % 3 + 1, id FROM orchestrator_runs",
+		"ANALYZE orchestrator_change_sets, orchestrator_change_set_runs",
 		"ANALYZE orchestrator_merge_queues, orchestrator_merge_queue_entries, orchestrator_merge_queue_commands",
 		"ANALYZE orchestrator_pull_requests, orchestrator_forge_events, orchestrator_forge_watches, orchestrator_forge_deliveries",
 		"ANALYZE orchestrator_webhooks, orchestrator_webhook_deliveries, orchestrator_webhook_attempts, orchestrator_requests, orchestrator_environments",

@@ -57,6 +57,8 @@ var (
 		[]float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2, 5, 10}, "stage")
 	// RegistryLookups counts packages that registries were asked about for the policy gate.
 	RegistryLookups = counter("rgpt_gate_registry_lookups_total", "Packages that registries were asked about for the policy gate, by ecosystem and result: found, not_found, failed, cached (already known) or skipped (the registry failed before).", "ecosystem", "result")
+	// ChangeSets counts decisions about change sets.
+	ChangeSets = counter("rgpt_change_sets_decided_total", "Decisions about change sets, by outcome: complete (all runs were ready), incomplete (some were), none (no run was) or stopped.", "outcome")
 	// Choices counts the choices among several attempts at a goal, by what decided.
 	Choices = counter("rgpt_attempt_choices_total", "Choices among several attempts at a goal, by what decided: only, findings, same, size, judge, none (no attempt passed) or stopped.", "rule")
 	// Environments counts the environments of runs; result is kept (reused), made (created) or
@@ -488,6 +490,16 @@ func CountFinding(severity contract.Severity, category contract.Category) {
 func CountTests(s contract.TestSummary) {
 	FlakyTests.WithLabelValues().Add(float64(s.Flaky))
 	QuarantinedFailures.WithLabelValues().Add(float64(s.Quarantined))
+}
+
+// CountChangeSet records the decision about a change set.
+func CountChangeSet(outcome string) { ChangeSets.WithLabelValues(outcome).Inc() }
+
+// ExpectChangeSets exports the metric of decisions about change sets as 0 for each outcome.
+func ExpectChangeSets() {
+	for _, outcome := range contract.ChangeSetOutcomes() {
+		ChangeSets.WithLabelValues(outcome)
+	}
 }
 
 // CountChoice records a choice among several attempts at a goal.

@@ -30,6 +30,11 @@ func StartRun(ctx context.Context, c client.Client, db *store.Store, run store.R
 			return err
 		}
 	}
+	if of := settings.ChangeSet; of != nil { // the set's workflow must listen to its runs
+		if err := startChangeSet(ctx, c, of.Set, run.Tenant); err != nil {
+			return err
+		}
+	}
 	started, err := startOnce(ctx, c, workflow, contract.WorkflowRun,
 		contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, PlanID: run.PlanID, Settings: settings},
 		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(run.Tenant),
@@ -54,6 +59,16 @@ func startAttempts(ctx context.Context, c client.Client, db *store.Store, group 
 		contract.AttemptsInput{Group: group, Tenant: g.Tenant, Settings: g.Settings},
 		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(g.Tenant),
 		temporal.NewSearchAttributeKeyKeyword(contract.AttributeProject).ValueSet(g.Project),
+	)
+	return err
+}
+
+// startChangeSet starts the workflow that releases the runs of a change set together, only once even if
+// called repeatedly.
+func startChangeSet(ctx context.Context, c client.Client, set int64, tenant string) error {
+	_, err := startOnce(ctx, c, contract.ChangeSetWorkflowID(set), contract.WorkflowChangeSet,
+		contract.ChangeSetInput{Set: set, Tenant: tenant},
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(tenant),
 	)
 	return err
 }

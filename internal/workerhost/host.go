@@ -78,6 +78,7 @@ func Run(ctx context.Context, o Options) error {
 	if has(o, "run") { // the pipeline metrics count its records
 		telemetry.ExpectPipelines()
 		telemetry.ExpectChoices()
+		telemetry.ExpectChangeSets()
 		telemetry.ExpectMergeQueues()
 		retention.ExpectMetrics(retention.OriginSchedule)
 	}
@@ -239,6 +240,7 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 			workflows.RegisterRun(w)
 			workflows.RegisterDeliberation(w)
 			workflows.RegisterAttempts(w)
+			workflows.RegisterChangeSet(w)
 			workflows.RegisterMergeQueue(w)
 			workflows.RegisterTrigger(w)
 		case "planner":

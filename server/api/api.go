@@ -80,6 +80,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.ledgerOperations(api)
 	s.pullRequestOperations(api)
 	s.triggerOperations(api)
+	s.changeSetOperations(api)
 	s.mergeQueueOperations(api)
 	for path, item := range api.OpenAPI().Paths {
 		s.refuseOthers(mux, path, item, special(path, api.OpenAPI().Paths))

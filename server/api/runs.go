@@ -185,7 +185,7 @@ type newRun struct {
 }
 
 func createdOf(c control.Created) apitypes.CreatedRun {
-	out := apitypes.CreatedRun{RunID: c.Run.ID, Status: c.Run.Status, Created: c.Fresh, WorkflowID: contract.RunWorkflowID(c.Run.ID), Notes: c.Notes, Attempts: c.Attempts}
+	out := apitypes.CreatedRun{RunID: c.Run.ID, Status: c.Run.Status, Created: c.Fresh, WorkflowID: contract.RunWorkflowID(c.Run.ID), Notes: c.Notes, Attempts: c.Attempts, ChangeSet: c.ChangeSet}
 	if c.Waiting != "" {
 		out.Notes = append(out.Notes, "created but not started yet; a worker will start it")
 	}
@@ -205,6 +205,9 @@ func (s *Server) createRun(ctx context.Context, in *newRun) (*body[apitypes.Crea
 func creationOf(in *newRun) (control.Creation, error) {
 	b := in.Body
 	texts := []string{"repo", b.Repo, "base", b.Base, "issue", b.Issue, "project", b.Project, "remote", b.Remote, "environment", b.Environment, "by", b.By, "Idempotency-Key", in.Key}
+	for i, r := range b.Repositories {
+		texts = append(texts, fmt.Sprintf("repositories[%d]", i), r.Repo+r.Base+r.Goal)
+	}
 	for i, m := range b.AttemptModels {
 		texts = append(texts, fmt.Sprintf("attempt_models[%d]", i), m)
 	}
@@ -215,7 +218,7 @@ func creationOf(in *newRun) (control.Creation, error) {
 		Repo: b.Repo, Base: b.Base, Goal: b.Goal, Description: b.Description, Project: b.Project, Model: b.Model, Effort: b.Effort, Plan: b.Plan, PlanOnly: b.PlanOnly, PlanBy: b.PlanBy,
 		Issue: b.Issue, Labels: b.Labels, PrepareOnly: b.PrepareOnly, Environment: b.Environment, Pictures: b.Pictures,
 		ApprovePlan: b.ApprovePlan, ApproveRelease: b.ApproveRelease, Push: b.Push, PullRequest: b.PullRequest, Remote: b.Remote, Settings: b.Settings, Key: in.Key, By: cmp.Or(b.By, contract.ByAPI),
-		Attempts: b.Attempts, AttemptModels: b.AttemptModels,
+		Attempts: b.Attempts, AttemptModels: b.AttemptModels, Repositories: b.Repositories,
 	}, param.CheckText(texts...)
 }
 

@@ -393,15 +393,21 @@ func (w *forgeTests) record(t *testing.T, id int64) {
 		if rest := strings.TrimPrefix(h.WorkflowID, contract.RunWorkflowID(id)); rest != "" {
 			name = "pull-request" + strings.NewReplacer("/step/", "-", "/", "-").Replace(rest)
 		}
-		raw, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(h.History)
-		require.NoError(t, err)
-		f, err := os.OpenFile(filepath.Join(*recordTo, name+".json.gz"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		require.NoError(t, err)
-		packed := gzip.NewWriter(f)
-		packed.ModTime = time.Time{}
-		_, err = packed.Write(raw)
-		require.NoError(t, err)
-		require.NoError(t, packed.Close())
-		require.NoError(t, f.Close())
+		writeHistory(t, name, h)
 	}
+}
+
+// writeHistory writes a history to the directory of the flag.
+func writeHistory(t *testing.T, name string, h harness.History) {
+	t.Helper()
+	raw, err := temporalproto.CustomJSONMarshalOptions{}.Marshal(h.History)
+	require.NoError(t, err)
+	f, err := os.OpenFile(filepath.Join(*recordTo, name+".json.gz"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	packed := gzip.NewWriter(f)
+	packed.ModTime = time.Time{}
+	_, err = packed.Write(raw)
+	require.NoError(t, err)
+	require.NoError(t, packed.Close())
+	require.NoError(t, f.Close())
 }

@@ -45,6 +45,12 @@ func (s *Stack) Histories(tb testing.TB, run int64) []History {
 	return s.HistoriesOf(tb, ids...)
 }
 
+// ChangeSetHistory reads the history of the workflow of a change set.
+func (s *Stack) ChangeSetHistory(tb testing.TB, set int64) History {
+	tb.Helper()
+	return s.HistoriesOf(tb, contract.ChangeSetWorkflowID(set))[0]
+}
+
 // HistoriesOf reads the histories of workflows, of which the first must exist.
 func (s *Stack) HistoriesOf(tb testing.TB, ids ...string) []History {
 	tb.Helper()

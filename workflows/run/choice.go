@@ -29,8 +29,8 @@ func (r *run) awaitChoice(ctx workflow.Context, of contract.Attempt) *contract.F
 	if failure := r.awaitUnpaused(ctx); failure != nil {
 		return failure
 	}
-	r.controls.held, r.WaitingFor = true, contract.WaitsForChoice
-	defer func() { r.controls.held = false }()
+	r.controls.held, r.WaitingFor = contract.WaitsForChoice, contract.WaitsForChoice
+	defer func() { r.controls.held = "" }()
 	if _, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, map[string]any{
 		"waiting_for": r.WaitingFor, "attempt": of.Number, "of": of.Of, "group": of.Group,
 	})); err != nil {
@@ -44,7 +44,7 @@ func (r *run) awaitChoice(ctx workflow.Context, of contract.Attempt) *contract.F
 	if failure := r.awaitUnpaused(ctx); failure != nil {
 		return failure
 	}
-	r.controls.held, r.WaitingFor = false, ""
+	r.controls.held, r.WaitingFor = "", ""
 	if _, err := r.transition(ctx, records.EventRecord(contract.EventRunUpdated, map[string]any{
 		"attempt": of.Number, "of": of.Of, "group": of.Group, "chosen": choice.Chosen, "winner": choice.Winner, "rule": choice.Rule, "reason": choice.Reason,
 	})); err != nil {

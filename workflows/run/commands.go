@@ -23,8 +23,8 @@ type controls struct {
 	edited   map[int64]contract.PlanResult // plans that people edited and are about to approve
 	changed  bool                          // a command was applied since the last phase began
 
-	held    bool // the run is an attempt that waits for the choice
-	resumed bool // it was resumed while it waits
+	held    string // what the run waits for before its release: the choice among attempts, or its change set
+	resumed bool   // it was resumed while it waits
 }
 
 // stopping reports whether the run was asked to stop, or its time is over.
@@ -188,8 +188,8 @@ func (r *run) applyResume(ctx workflow.Context, c contract.Command) (contract.Re
 func (r *run) unpause(ctx workflow.Context) {
 	r.controls.paused = false
 	r.EndInterruption()
-	if r.controls.held {
-		r.WaitingFor, r.controls.resumed = contract.WaitsForChoice, true
+	if r.controls.held != "" {
+		r.WaitingFor, r.controls.resumed = r.controls.held, true
 	}
 	if a := r.controls.approval; a != nil && !a.answered() {
 		if err := r.Interrupt(a.status(), a.kind); err != nil {
@@ -244,7 +244,7 @@ func (r *run) awaitStart(ctx workflow.Context, p contract.Phase) *contract.Failu
 	case p == contract.PhaseBuilder && s.ApprovePlan && !r.hasApproval(contract.ApprovalPlan):
 		return r.askApproval(ctx, contract.ApprovalPlan)
 	case p == contract.PhaseReleaser:
-		return r.awaitRelease(ctx)
+		return r.awaitTogether(ctx)
 	}
 	return nil
 }

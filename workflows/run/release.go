@@ -71,6 +71,7 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 	if err == nil && opened.State != contract.PullRequestOpen {
 		r.Watch.Closed = fmt.Sprintf("pull request %d was %s, so nothing is left to do", opened.Number, opened.State)
 	}
+	r.tellSet(ctx)
 	return output, r.failureOf(err)
 }
 

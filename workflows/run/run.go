@@ -356,6 +356,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	r.cleanUp(last)
 	r.answerRest(last, failure)
 	r.tellGroup(last)
+	r.tellSet(last)
 	if err := workflow.Await(last, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return contract.RunResult{}, err
 	}
@@ -500,6 +501,10 @@ func (r *run) startClock(ctx workflow.Context) {
 			if err := workflow.NewTimer(ctx, left).Get(ctx, nil); err != nil {
 				return // the run ended first
 			}
+			// While the run waits for the others of its change set, its time stands still.
+			if err := workflow.Await(ctx, func() bool { return r.controls.held != contract.WaitsForChangeSet }); err != nil {
+				return
+			}
 			left = r.timeLeft(ctx, most)
 			r.runDeadline = workflow.Now(ctx).Add(left)
 		}
@@ -523,7 +528,7 @@ func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 		r.log.Error("Could not determine how long the run has been working; treating its time limit as reached", "error", err)
 		return 0
 	}
-	return most - workflow.Now(ctx).Sub(from)
+	return most - workflow.Now(ctx).Sub(from) + r.Waited
 }
 
 // transition writes the run's current state with its events, and shows it in Temporal's search

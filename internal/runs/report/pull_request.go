@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/gate/change"
+	"github.com/rocketgpt/orchestrator/internal/runs/changeset"
 	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -38,6 +39,7 @@ type PullRequest struct {
 	Closes string                 // issue that merging closes, such as #12; empty: none
 	// Carried are commits of others that are merged too; nil: none.
 	Carried *change.Carried
+	Set     *ChangeSet // change set of the run; nil: none
 }
 
 // Title returns the title of the pull request: that of the goal, on one line.
@@ -63,8 +65,12 @@ func (p PullRequest) Body() string {
 		description = issue.Without(*i, description)
 		p.issue(&b, *i)
 	}
+	description = changeset.Without(description)
 	if description != "" {
 		fmt.Fprintf(&b, "%s\n\n", quote(fault.Clip(description, shownGoal)))
+	}
+	if p.Set != nil {
+		fmt.Fprintf(&b, "%s\n\n", p.Set.Section())
 	}
 	p.carried(&b)
 	p.changes(&b)

@@ -78,6 +78,7 @@ func Fork(ctx context.Context, st *store.Store, o ForkRequest) (store.NewRun, er
 	s.CreatedBy = o.By
 	s.Fork, s.PlanGiven, s.PlanOnly = fork, true, false
 	s.Attempt, s.RunBudget.Attempts = nil, 0 // a fork is released by itself
+	s.ChangeSet, s.RunBudget.ChangeSet = nil, nil
 	var work any
 	if s.FollowUp != nil { // the fork has the same knowledge, but a branch of its own
 		own := *s.FollowUp

@@ -616,6 +616,32 @@ type OrchestratorBudgetHold struct {
 	CreatedAt time.Time
 }
 
+type OrchestratorChangeSet struct {
+	ID            int64
+	Tenant        string
+	GoalTitle     string
+	Settings      json.RawMessage
+	CreatedBy     string
+	CreatedAt     time.Time
+	StoppedAt     *time.Time
+	StoppedBy     string
+	StopReason    string
+	ReleasedAt    *time.Time
+	ReleasedBy    string
+	ReleaseReason string
+	DecidedAt     *time.Time
+	Outcome       string
+	Reason        string
+}
+
+type OrchestratorChangeSetRun struct {
+	SetID   int64
+	Number  int32
+	RunID   int64
+	ReadyAt *time.Time
+	ToldTo  string
+}
+
 type OrchestratorGateSetting struct {
 	One       bool
 	Digest    string

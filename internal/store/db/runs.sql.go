@@ -665,7 +665,7 @@ WHERE r.id = $2 AND r.workflow_started_at IS NULL AND r.status = 'pending'
   AND ((SELECT count(*) FROM orchestrator_runs q WHERE q.queued_at IS NOT NULL) > 0
        OR (SELECT count(*) FROM orchestrator_runs b
            WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval', 'waiting_for_input')
-             AND b.waiting_for <> 'choice'
+             AND b.waiting_for NOT IN ('choice', 'change_set')
              AND b.kind = 'run' AND b.queued_at IS NULL AND b.id <> $2) >= $3::int)
 `
 
@@ -875,7 +875,7 @@ WHERE id = ANY(ARRAY(
     WHERE p.place + (
         SELECT count(*) FROM orchestrator_runs b
         WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval', 'waiting_for_input')
-          AND b.waiting_for <> 'choice'
+          AND b.waiting_for NOT IN ('choice', 'change_set')
           AND b.kind = 'run' AND b.queued_at IS NULL) <= $1::int))
 RETURNING id
 `

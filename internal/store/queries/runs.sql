@@ -48,7 +48,7 @@ WHERE r.id = sqlc.arg(run_id) AND r.workflow_started_at IS NULL AND r.status = '
   AND ((SELECT count(*) FROM orchestrator_runs q WHERE q.queued_at IS NOT NULL) > 0
        OR (SELECT count(*) FROM orchestrator_runs b
            WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval', 'waiting_for_input')
-             AND b.waiting_for <> 'choice'
+             AND b.waiting_for NOT IN ('choice', 'change_set')
              AND b.kind = 'run' AND b.queued_at IS NULL AND b.id <> sqlc.arg(run_id)) >= sqlc.arg(most)::int);
 
 -- name: AnyQueued :one
@@ -65,7 +65,7 @@ WHERE id = ANY(ARRAY(
     WHERE p.place + (
         SELECT count(*) FROM orchestrator_runs b
         WHERE b.status NOT IN ('done', 'failed', 'cancelled') AND b.status NOT IN ('paused', 'waiting_for_approval', 'waiting_for_input')
-          AND b.waiting_for <> 'choice'
+          AND b.waiting_for NOT IN ('choice', 'change_set')
           AND b.kind = 'run' AND b.queued_at IS NULL) <= sqlc.arg(most)::int))
 RETURNING id;
 

@@ -54,6 +54,10 @@ const (
 	// next message about the branch waits.
 	AnswerTime     = 2 * time.Minute
 	AnswerPatience = 15 * time.Minute
+	// LinkTime bounds one attempt to bring the pull requests of a change set up to date, and LinkPatience
+	// all of them; then the next look tries again.
+	LinkTime     = 5 * time.Minute
+	LinkPatience = 30 * time.Minute
 	// CleanUpTimeout bounds the last writes of a stopped run.
 	CleanUpTimeout = 2 * time.Minute
 )
@@ -120,6 +124,11 @@ func Review(ctx workflow.Context, most time.Duration) workflow.Context {
 // other work waits for it.
 func Answer(ctx workflow.Context) workflow.Context {
 	return workflow.WithScheduleToCloseTimeout(Remote(ctx, contract.QueueReleaser, AnswerTime), AnswerPatience)
+}
+
+// Link returns a context for bringing the pull requests of a change set up to date.
+func Link(ctx workflow.Context) workflow.Context {
+	return workflow.WithScheduleToCloseTimeout(Remote(ctx, contract.QueueReleaser, LinkTime), LinkPatience)
 }
 
 // Persistent returns a context for a deliberation's activities on its rows and files: ordinary

@@ -59,7 +59,9 @@ type State struct {
 
 	Authors []string // the people who created the run, or steered or edited its change
 
-	Chosen bool // this attempt may be released, if it is one of several
+	Chosen   bool          // this attempt may be released, if it is one of several
+	Together bool          // the run may be released, if it belongs to a change set
+	Waited   time.Duration // for the other runs of its change set
 
 	Approved            map[string]Consent // approvals by kind
 	FailingBaseAccepted bool               // a person accepted a base commit that fails its checks
