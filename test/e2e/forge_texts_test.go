@@ -152,14 +152,14 @@ func newStrangerTests(t *testing.T, batches [][]hostile.Entry) *strangerTests {
 	github, gitlab := forgetest.NewGitHub(t), forgetest.NewGitLab(t)
 	w.clocks = map[string]func(time.Time){"hub": github.Clock, "lab": gitlab.Clock}
 	w.hub, w.lab = github.Repository("octo/app"), gitlab.Repository("octo/app")
-	w.git = encrypted(t, server.URL)
+	w.git = server.TLSProxy(t)
 	var rules harness.Rules
 	for name, texts := range map[string][]hostile.Entry{"even": batches[0], "odd": batches[1], "hub": slices.Concat(batches...), "lab": slices.Concat(batches...)} {
 		rules = append(rules, toSay(name, texts, w.goat.Login)...)
 	}
 	rules = append(rules, toSay("benign", plainTexts, "x")...)
 	authority := filepath.Join(t.TempDir(), "authority.pem")
-	require.NoError(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.git.Certificate().Raw}), 0o600))
+	require.NoError(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.git.Certificate.Raw}), 0o600))
 	forges := ""
 	w.at = map[string]struct{ kind, api, git string }{
 		"work": {"gitea", w.lossy.URL, w.git.URL}, "hub": {"github", github.URL(), encrypted(t, github.URL()).URL}, "lab": {"gitlab", gitlab.URL(), encrypted(t, gitlab.URL()).URL},
