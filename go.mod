@@ -74,6 +74,7 @@ require github.com/anthropics/anthropic-sdk-go v1.84.0
 require (
 	code.gitea.io/sdk/gitea v0.25.1
 	github.com/BobuSumisu/aho-corasick v1.0.3
+	github.com/SherClockHolmes/webpush-go v1.4.0
 	github.com/bradleyfalzon/ghinstallation/v2 v2.19.0
 	github.com/gobwas/glob v1.1.0
 	github.com/golang-jwt/jwt/v4 v4.5.2
@@ -102,6 +103,7 @@ require (
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/go-fed/httpsig v1.1.0 // indirect
 	github.com/goccy/go-json v0.11.2 // indirect
+	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/go-querystring v1.2.0 // indirect
 	github.com/google/s2a-go v0.1.9 // indirect
