@@ -774,6 +774,9 @@ type OrchestratorWebhookDelivery struct {
 	Request      *string
 	CreatedAt    time.Time
 	FinishedAt   *time.Time
+	Message      string
+	Subject      string
+	Payload      json.RawMessage
 }
 
 type OrchestratorWebhookFeed struct {
