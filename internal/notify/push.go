@@ -98,8 +98,11 @@ func (p *pushSender) probe(context.Context) (string, error) {
 		return "", p.trusted
 	}
 	const text = "the private key is valid; browsers subscribe on the page /notifications of the dashboard"
+	if p.dashboard == "" {
+		return text, nil
+	}
 	u, err := url.Parse(p.dashboard)
-	if p.dashboard == "" || err != nil || u.Scheme == "https" || onThisMachine(u.Hostname()) {
+	if err == nil && (u.Scheme == "https" || onThisMachine(u.Hostname())) {
 		return text, nil
 	}
 	return "", problemError("browsers allow notifications only on https pages, and server.url is not one; use a proxy with a certificate, or open the dashboard on the server's own machine")
