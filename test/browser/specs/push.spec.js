@@ -32,7 +32,7 @@ test('a browser subscribes, is tested, shows a message and unsubscribes', async 
   await expect(state).toHaveText('not subscribed');
   await box.getByLabel('when a budget').uncheck();
   await box.getByLabel('Only of runs that I created').check();
-  await box.getByLabel('Your name').fill('grace');
+  await box.getByRole('textbox', { name: 'Your name' }).fill('grace');
   await box.getByLabel('Projects').fill('shop-*, app');
   await box.getByLabel('Quiet from').fill('22:00');
   await box.getByLabel('Quiet until').fill('07:00');
@@ -46,7 +46,7 @@ test('a browser subscribes, is tested, shows a message and unsubscribes', async 
   await page.reload();
   await expect(state).toHaveText('subscribed');
   await expect(box.getByLabel('when a budget')).not.toBeChecked();
-  await expect(box.getByLabel('Your name')).toHaveValue('grace');
+  await expect(box.getByRole('textbox', { name: 'Your name' })).toHaveValue('grace');
   await expect(box.getByRole('button', { name: 'Save the choice' })).toBeEnabled();
 
   await box.getByRole('button', { name: 'Send a test' }).click();
