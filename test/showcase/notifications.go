@@ -52,6 +52,9 @@ func (f *dataset) notifications(ctx context.Context, person, text string) error 
 		      ORDER BY e.id DESC LIMIT 30) e
 		CROSS JOIN LATERAL (SELECT (ARRAY['sent', 'sent', 'failed', 'pending', 'dropped'])[1 + n % 5] AS state, (ARRAY[1, 1, 9, 3, 0])[1 + n % 5] AS attempts) s
 		ORDER BY n DESC`, f.now, text)
+	if err == nil { // each is a message of its own
+		_, err = f.sql.Exec(ctx, "UPDATE orchestrator_notifications SET message_id = id WHERE message_id IS NOT NULL")
+	}
 	if err != nil {
 		return fmt.Errorf("store notifications: %w", err)
 	}
