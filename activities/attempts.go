@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/runs/choice"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -179,7 +180,7 @@ func (a *Activities) JudgeAttempts(ctx context.Context, in contract.AttemptsJudg
 	if err != nil {
 		return contract.AttemptsJudgement{}, err
 	}
-	task := prompt.JudgeTask{GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription}
+	task := prompt.JudgeTask{GoalTitle: issue.GoalTitle(run.Settings.Issue, run.GoalTitle), GoalDescription: run.GoalDescription}
 	for _, s := range shown {
 		task.Attempts = append(task.Attempts, s.text)
 	}

@@ -35,6 +35,13 @@ func (a *Activities) TakeCheck(ctx context.Context, in contract.TakeCheckInput) 
 // output distinguishes missing configuration and failed machines from incorrect code.
 func failureOfCheck(m contract.CheckMessage) contract.Failure {
 	out := contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeCheckFailed}
+	if m.Kind == contract.CheckBase {
+		out.Code = contract.CodeMergeConflict
+		out.Message = m.Summary
+		out.Cause = "Both sides changed the same parts. The repository has the automatic merge: in the conflicting files, git marked the parts (<<<<<<<, =======, >>>>>>>); " +
+			"what is above ======= is of the branch, what is below is of the base. Keep what both sides wanted, remove the markers, and change nothing else of what the base brought."
+		return out
+	}
 	if m.Kind == contract.CheckComment {
 		out.Message = fmt.Sprintf("a review comment (%s) requests a change: %s", m.Name, firstOf(m.Summary, m.Details))
 		out.Cause = clipped(strings.TrimSpace(cmp.Or(m.Details, m.Summary)), causeBytes)
@@ -61,10 +68,13 @@ func firstOf(texts ...string) string {
 }
 
 // evidenceOfCheck returns a message about a branch as text for a prompt.
-func (a *Activities) evidenceOfCheck(ctx context.Context, id int64) (string, error) {
+func (a *Activities) evidenceOfCheck(ctx context.Context, id int64, start contract.Workspace) (string, error) {
 	m, err := a.Store.BranchMessage(ctx, id)
 	if err != nil {
 		return "", err
+	}
+	if m.Kind == contract.CheckBase {
+		return a.conflictEvidence(ctx, m, start)
 	}
 	what := "The check " + m.Name + " failed outside this run. It may cover behaviour that the tests available to you do not cover."
 	if m.Kind == contract.CheckComment {

@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
@@ -147,7 +148,7 @@ func (a *Activities) stepPrompt(ctx context.Context, execution contract.Executio
 	}
 	p, err := a.builderPrompt(ctx, prompt.BuilderTask{
 		EarlierWork: earlier, Pictures: namesOf(run.Settings.Pictures), Lessons: lessons, Project: project, Notes: notes, Repository: view.prompt(),
-		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step,
+		GoalTitle: issue.GoalTitle(run.Settings.Issue, run.GoalTitle), GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step,
 	}, files, in, start)
 	goalPictures(&p, run)
 	return p, err

@@ -1,24 +1,69 @@
 package activities
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // closing matches the words with which a commit message closes an issue or merge request on GitHub,
-// GitLab and Gitea, and what it closes.
-var closing = regexp.MustCompile(`(?i)\b((?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?|reopen(?:s|ed|ing)?)):?(\s+)((?:(?:issues?|gh)[ -]?)?[\w./-]*[#!]\d|gh-\d|https?://)`)
+// GitLab and Gitea, and what it closes. In another tracker, that is a key such as APP-12.
+var closing = regexp.MustCompile(`(?i)\b(clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?|reopen(?:s|ed|ing)?)(?:[:,]\s*|\s+)` +
+	`([(\["'*_]*(?:(?:issues?|gh|merge requests?|pull requests?)[\s-]*)?(?:[\w./-]*[#!]\d|gh-\d|https?://|(?-i:[A-Z][A-Z0-9_]+)-\d))`)
+
+// trackerKey matches a key of another tracker alone. What begins with one of the standards is none.
+var (
+	trackerKey = regexp.MustCompile(`^[("'*_\[]*([A-Z][A-Z0-9_]+)-\d$`)
+	standards  = []string{"AES", "BASE", "CP", "CVE", "CWE", "HTTP", "IEC", "IEEE", "ISO", "LATIN", "MD", "MP", "PEP", "RFC", "RSA", "SHA", "TLS", "UCS", "UTF", "WINDOWS"}
+)
 
 // mention matches the beginning of a person's or team's name.
-var mention = regexp.MustCompile(`(^|[^\w.+-])@(\w)`)
+var mention = regexp.MustCompile(`(^|\W)@(\w)`)
 
 // skipping matches what makes CI systems skip a commit.
-var skipping = regexp.MustCompile(`(?i)\[(?:skip[ -](?:ci|actions)|(?:ci|actions)[ -]skip|no[ -]ci)\]|\*\*\*no_ci\*\*\*|\bskip-checks:|\[skip [^\]]*\]`)
+var skipping = regexp.MustCompile(`(?i)\[(?:skip[\s-](?:ci|actions)|(?:ci|actions)[\s-]skip|no[\s-]ci)\]|\*\*\*no_ci\*\*\*|\bskip-checks:|\[skip\s[^\]]*\]`)
+
+// crediting matches the beginning of a line that names people as authors or reviewers of a commit, or
+// looks like one that the program adds.
+var crediting = regexp.MustCompile(`(?im)^[ \t]*([a-z-]+-by|on-behalf-of|cc|change-id|rgpt-[a-z-]+)([ \t]*:)`)
 
 // defused returns a text for a commit message that is pushed, or for the title of a pull request, which
 // may become one. Models and strangers write these texts, so they must not close or reopen issues when
-// the commit is merged, notify people, or make CI skip the commit.
+// the commit is merged, notify people, credit them with the commit, or make CI skip it.
 func defused(text string) string {
-	text = skipping.ReplaceAllStringFunc(text, func(s string) string { return strings.Trim(strings.ReplaceAll(s, ":", ""), "[]*") })
-	return mention.ReplaceAllString(closing.ReplaceAllString(text, "$1: see$2$3"), "$1@ $2")
+	text = printable(text)
+	for skipping.MatchString(text) { // what remains of one may be another
+		text = skipping.ReplaceAllStringFunc(text, func(s string) string { return strings.Trim(strings.ReplaceAll(s, ":", ""), "[]*") })
+	}
+	text = closing.ReplaceAllStringFunc(text, func(s string) string {
+		m := closing.FindStringSubmatch(s)
+		if key := trackerKey.FindStringSubmatch(m[2]); key != nil && slices.Contains(standards, key[1]) {
+			return s
+		}
+		space := strings.TrimLeft(s[len(m[1]):len(s)-len(m[2])], ":,")
+		return m[1] + ": see" + cmp.Or(space, " ") + m[2]
+	})
+	text = crediting.ReplaceAllString(text, "> $1$2")
+	return mention.ReplaceAllString(text, "$1@ $2")
+}
+
+// printable returns a text without what readers do not see, and with common spaces and ends of lines: what
+// looks like a space may become one later.
+func printable(text string) string {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(strings.ToValidUTF8(text, "\uFFFD"))
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, telemetry.Visible(text))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/test/hostile"
 )
 
 func TestCommitMessagesCloseNoIssuesAndMentionNobody(t *testing.T) {
@@ -18,22 +19,48 @@ func TestCommitMessagesCloseNoIssuesAndMentionNobody(t *testing.T) {
 		"Fixes #12":                       "Fixes: see #12",
 		"This closes: o/r#3 and fix gh-4": "This closes: see o/r#3 and fix: see gh-4",
 		"Resolving https://git.example.com/o/r/issues/2": "Resolving: see https://git.example.com/o/r/issues/2",
-		"closes\n!5":                         "closes: see\n!5",
-		"Closes issue #4":                    "Closes: see issue #4",
-		"Implements #9":                      "Implements: see #9",
-		"thanks @ann, (@org/team) @types/":   "thanks @ ann, (@ org/team) @ types/",
-		"@ann":                               "@ ann",
-		"Reopens #4":                         "Reopens: see #4",
-		"Add x [skip ci] [CI-Skip]":          "Add x skip ci CI-Skip",
-		"***NO_CI*** x\n\nskip-checks: true": "NO_CI x\n\nskip-checks true",
-		"[skip azurepipelines]":              "skip azurepipelines",
-		"Fix the parser, see #12":            "Fix the parser, see #12",
-		"Mail ann@example.com":               "Mail ann@example.com",
-		"Fix 12 bugs; prefix #7":             "Fix 12 bugs; prefix #7",
-		"Use the decorator\n@property":       "Use the decorator\n@ property",
+		"closes\n!5":                                            "closes: see\n!5",
+		"Closes issue #4":                                       "Closes: see issue #4",
+		"Implements #9":                                         "Implements: see #9",
+		"thanks @ann, (@org/team) @types/":                      "thanks @ ann, (@ org/team) @ types/",
+		"@ann":                                                  "@ ann",
+		"Reopens #4":                                            "Reopens: see #4",
+		"Add x [skip ci] [CI-Skip]":                             "Add x skip ci CI-Skip",
+		"***NO_CI*** x\n\nskip-checks: true":                    "NO_CI x\n\nskip-checks true",
+		"[skip azurepipelines]":                                 "skip azurepipelines",
+		"Fix the parser, see #12":                               "Fix the parser, see #12",
+		"Mail ann@example.com":                                  "Mail ann@example.com",
+		"Fix 12 bugs; prefix #7":                                "Fix 12 bugs; prefix #7",
+		"Use the decorator\n@property":                          "Use the decorator\n@ property",
+		"ask .@ann, -@ann or é@ann":                             "ask .@ ann, -@ ann or é@ ann",
+		"@\u200bann, clo\u200bses #1":                           "@ ann, closes: see #1",
+		"Closes\u00a0#1, fixes\r#2":                             "Closes: see #1, fixes: see\n#2",
+		"Closes (#1) fixes:#2 **fixes** #3":                     "Closes: see (#1) fixes: see #2 **fixes** #3",
+		"Closes issues  #4, fixes #5":                           "Closes: see issues  #4, fixes: see #5",
+		"Fixes APP-12 and closes X_Y-3":                         "Fixes: see APP-12 and closes: see X_Y-3",
+		"Fix UTF-8 and SHA-256, see RFC-7231":                   "Fix UTF-8 and SHA-256, see RFC-7231",
+		"[[skip ci]] [skip\nci] [ci skip]":                      "skip ci skip\nci ci skip",
+		"******NO_CI******":                                     "NO_CI",
+		"x\n\nCo-authored-by: Ann <a@b.c>\nSigned-off-by : Ann": "x\n\n> Co-authored-by: Ann <a@b.c>\n> Signed-off-by : Ann",
+		"RGPT-Run: 1":                                           "> RGPT-Run: 1",
+		"a \x1b[31mred\x1b[0m b":                                "a red b",
 	} {
 		require.Equal(t, want, defused(text))
 		require.Equal(t, want, defused(defused(text)), "once more")
+	}
+}
+
+func TestNoHostileTextInACommitMessageGainsAnything(t *testing.T) {
+	t.Parallel()
+	for _, e := range hostile.Corpus(hostile.Default()) {
+		for _, text := range []string{e.Text, "Fix it\n\n" + e.Text, e.Text + e.Text, "Closes " + e.Text, "[" + e.Text + "]"} {
+			got := defused(text)
+			require.Empty(t, hostile.InPlain(got), "%s/%s: %q", e.Category, e.Name, text)
+			oneLine := strings.Join(strings.Fields(got), " ") // the subject
+			require.Empty(t, hostile.InPlain(oneLine), "%s/%s: %q", e.Category, e.Name, text)
+			require.Equal(t, got, defused(got), "once more")
+			require.Empty(t, hostile.InTerminal(printable(text)))
+		}
 	}
 }
 

@@ -37,6 +37,9 @@ func (a *Activities) JudgeChange(ctx context.Context, in contract.GateInput) (co
 	if run.Settings.Gate == nil {
 		return contract.GateVerdict{}, fault.New(contract.ClassRuntime, contract.CodeUnknown, "run %d has no policy gate", run.ID)
 	}
+	if in.LocalOnly && in.Stage == contract.GateRelease && otherBase(run) {
+		return contract.GateVerdict{Cold: true}, nil // the forge must be asked
+	}
 	j, err := a.gateCase(ctx, run, in)
 	if err != nil {
 		return contract.GateVerdict{}, err
@@ -124,6 +127,7 @@ type gateCase struct {
 	author     change.Role
 	key        verdicts.Key
 	review     *gate.Review // of the change; nil: none is made
+	carried    *change.Carried
 }
 
 // authors are the authors of the changes of the stages.
@@ -146,6 +150,11 @@ func (a *Activities) gateCase(ctx context.Context, run store.Run, in contract.Ga
 	}
 	if err := j.reviewOf(ctx); err != nil {
 		return nil, err
+	}
+	if in.Stage == contract.GateRelease {
+		if j.carried, err = a.carried(ctx, run); err != nil {
+			return nil, err
+		}
 	}
 	subject, err := j.subject()
 	if err != nil {
@@ -193,15 +202,16 @@ func (j *gateCase) subject() (string, error) {
 		trees = append(trees, s.Tree)
 	}
 	raw, err := json.Marshal(struct {
-		Stage  contract.GateStage
-		Author change.Role
-		Trees  []string
-		Texts  []change.Text
-		Labels []string
-		Plan   change.Plan
-		Model  string
-		Review *gate.Review `json:",omitempty"`
-	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, labelsOf(j.run), j.said, j.model(), j.review})
+		Stage   contract.GateStage
+		Author  change.Role
+		Trees   []string
+		Texts   []change.Text
+		Labels  []string
+		Plan    change.Plan
+		Model   string
+		Review  *gate.Review    `json:",omitempty"`
+		Carried *change.Carried `json:",omitempty"`
+	}{j.in.Stage, j.author, append(trees, j.in.To.Tree), j.texts, labelsOf(j.run), j.said, j.model(), j.review, j.carried})
 	if err != nil {
 		return "", fmt.Errorf("encode what is judged: %w", err)
 	}
@@ -332,7 +342,7 @@ func (j *gateCase) change(ctx context.Context) (change.Change, error) {
 			})
 		}
 	}
-	c.Author, c.Texts, c.Labels, c.Plan = j.author, j.texts, j.run.Labels, j.said
+	c.Author, c.Texts, c.Labels, c.Plan, c.Carried = j.author, j.texts, j.run.Labels, j.said, j.carried
 	return c, nil
 }
 

@@ -288,3 +288,39 @@ func TestARunWhoseRegistriesTheWorkerMayNotAskHasUnknownAges(t *testing.T) {
 	require.Equal(t, contract.GateNeedsApproval, verdict.Decision)
 	require.Contains(t, verdict.Summary(), "the worker is not allowed to ask registries")
 }
+
+func TestAPullRequestIntoAnotherBranchNeedsApprovalOfTheCommitsOfOthers(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	remote := filepath.Join(t.TempDir(), "remote.git")
+	h.git("clone", "-q", "--bare", ".", remote)
+	h.git("remote", "add", "origin", remote)
+	h.git("push", "-q", "origin", "main:stable")
+	h.git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "Nobody judged this")
+	var err error
+	tree := h.repo.Tree
+	h.repo, _, err = h.Workspaces.Resolve(t.Context(), h.repo.URL, "")
+	require.NoError(t, err)
+	h.repo.Tree = tree
+	h.run.Settings.Repo = h.repo
+	h.run.Settings.Release.Push, h.run.Settings.Release.Remote = true, "origin"
+	h.run.Settings.Release.PullRequest = &contract.PullRequestSettings{Base: "stable"}
+	h.gated()
+	_, judged := h.releaseOf(h.changed(h.repo.Workspace(), "hello.txt", "hello again\n"))
+	local := judged
+	local.LocalOnly = true
+	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, local)
+	require.Nil(t, failure)
+	require.True(t, verdict.Cold, "the remote is asked, which takes too long for a local activity")
+	verdict, failure = do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, contract.GateNeedsApproval, verdict.Decision)
+	require.Contains(t, verdict.Summary(), "would also merge 1 commits that stable does not have")
+	require.Contains(t, verdict.Summary(), "Nobody judged this")
+
+	h.git("push", "-q", "origin", "main:stable")
+	again, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
+	require.Nil(t, failure)
+	require.Equal(t, contract.GateAllow, again.Decision, "nothing of others is left")
+	require.NotEqual(t, verdict.Subject, again.Subject)
+}

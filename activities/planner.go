@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/planning"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/outcomes"
@@ -312,7 +313,7 @@ func (p *planTurn) beginReview(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text, err := prompt.PlanReview(p.run.GoalTitle, planning.Findings(*p.draft, facts))
+	text, err := prompt.PlanReview(issue.GoalTitle(p.run.Settings.Issue, p.run.GoalTitle), planning.Findings(*p.draft, facts))
 	p.told = append(p.told, model.Message{Role: model.RoleUser, Text: text})
 	return err
 }
@@ -355,7 +356,7 @@ func (p *planTurn) open(ctx context.Context, consensus string) error {
 	text, err := plannerPrompt(prompt.PlannerTask{
 		Files:   overview,
 		Lessons: lessons, Project: project, EarlierWork: earlier, Pictures: namesOf(run.Settings.Pictures), Consensus: consensus, Turns: p.turns(), Input: in.Input,
-		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
+		GoalTitle: issue.GoalTitle(run.Settings.Issue, run.GoalTitle), GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
 	}, files, in.Lessons.Compact)
 	if err != nil {
 		return err

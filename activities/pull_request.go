@@ -9,6 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/gate/change"
 	"github.com/rocketgpt/orchestrator/internal/runs/pullrequest"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -133,6 +134,35 @@ func baseOf(run store.Run, p *contract.PullRequestSettings) string {
 	return cmp.Or(p.Base, into, run.Settings.Repo.Branch)
 }
 
+// otherBase reports whether the pull request of a run is to be merged into another branch than that from which
+// the run began. The branch that a follow-up continues was judged when it was released.
+func otherBase(run store.Run) bool {
+	p := run.Settings.Release.PullRequest
+	return p != nil && run.Settings.FollowUp == nil && baseOf(run, p) != run.Settings.Repo.Branch
+}
+
+// maxCarried is the number of commits of others that a pull request names.
+const maxCarried = 20
+
+// carried returns the commits that the pull request of a run merges besides those that the run makes, nil if
+// it is merged into the branch from which the run began, or there are none.
+func (a *Activities) carried(ctx context.Context, run store.Run) (*change.Carried, error) {
+	if !otherBase(run) {
+		return nil, nil
+	}
+	settings := run.Settings.Release
+	base := baseOf(run, settings.PullRequest)
+	ahead, err := a.Workspaces.Ahead(ctx, run.Settings.Repo, cmp.Or(pushTarget(settings), "origin"), base, maxCarried)
+	if err != nil || ahead.Total == 0 {
+		return nil, err
+	}
+	out := &change.Carried{From: run.Settings.Repo.Branch, Into: base, Total: ahead.Total}
+	for _, c := range ahead.Commits {
+		out.Commits = append(out.Commits, change.Commit{ID: c.Commit, Subject: telemetry.Redact(c.Message)})
+	}
+	return out, nil
+}
+
 // pullRequestPlace is where a pull request belongs.
 type pullRequestPlace struct {
 	kind  forge.Kind
@@ -147,7 +177,11 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 	if err != nil {
 		return pullrequest.Request{}, err
 	}
-	stat, err := a.Workspaces.DiffStat(ctx, in.Workspace)
+	base, err := a.mergedBase(ctx, in.Merged, in.Workspace)
+	if err != nil {
+		return pullrequest.Request{}, err
+	}
+	stat, err := a.Workspaces.DiffStatBetween(ctx, base, in.Workspace)
 	if err != nil {
 		return pullrequest.Request{}, err
 	}
@@ -160,10 +194,13 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 		link = runLink(s.Link, run.ID)
 	}
 	text := report.PullRequest{Run: details, Stat: stat.String(), Checks: checks, Link: link, Closes: closes(run, at.forge, at.repo)}
+	if text.Carried, err = a.carried(ctx, run); err != nil {
+		return pullrequest.Request{}, err
+	}
 	verdict, judged := report.ReleaseVerdict(details)
 	r := pullrequest.Request{
 		RunID: run.ID, Repo: at.repo, Head: in.Branch, Base: baseOf(run, s), Commit: in.Commit,
-		Title: defused(telemetry.Redact(text.Title())), Body: telemetry.Redact(text.Body()),
+		Title: fault.Clip(defused(telemetry.Redact(text.Title())), report.MaxPullRequestTitle), Body: telemetry.Redact(text.Body()),
 		Draft:  s.Draft == contract.DraftAlways || s.Draft == contract.DraftByGate && in.Approved,
 		Labels: pullRequestLabels(s, verdict, text.Risk()), OwnLabels: ownLabel, Reviewers: reviewers(s.Reviewers),
 	}

@@ -152,6 +152,8 @@ func Roles() []Role {
 			register(r, contract.ActivityPullRequest, a.PullRequest)
 			register(r, contract.ActivityAnswer, a.Answer)
 			register(r, contract.ActivityTakeBranch, a.TakeBranch)
+			register(r, contract.ActivityUpdateBranch, a.UpdateBranch)
+			register(r, contract.ActivityConflictMarkers, a.ConflictMarkers)
 			register(r, contract.ActivityAttemptHeld, a.AttemptHeld)
 			register(r, contract.ActivityQueueCandidate, a.QueueCandidate)
 			register(r, contract.ActivityQueueChecks, a.QueueChecks)

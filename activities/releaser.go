@@ -93,7 +93,7 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 	if err != nil {
 		return nil, err
 	}
-	text := telemetry.Redact
+	text := func(s string) string { return printable(telemetry.Redact(s)) }
 	if contract.Pushes(in.Repo, in.Release) {
 		text = func(s string) string { return defused(telemetry.Redact(s)) }
 	}
@@ -158,11 +158,15 @@ func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, r
 	}
 	// The status the run will have once this is stored, unless someone stops it right now.
 	details.ReleaseBranch, details.ReleaseCommit, details.Status = result.Branch, result.Commit, contract.StatusDone
-	patch, err := a.Workspaces.Diff(ctx, in.Workspace, patchBytes)
+	base, err := a.mergedBase(ctx, in.Merged, in.Workspace)
 	if err != nil {
 		return err
 	}
-	stat, err := a.Workspaces.DiffStat(ctx, in.Workspace)
+	patch, err := a.Workspaces.DiffBetween(ctx, base, in.Workspace, patchBytes)
+	if err != nil {
+		return err
+	}
+	stat, err := a.Workspaces.DiffStatBetween(ctx, base, in.Workspace)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/pin"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -192,7 +193,7 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	var evidence string
 	var logs []prompt.Check
 	if task.Check != 0 {
-		if evidence, err = a.evidenceOfCheck(ctx, task.Check); err != nil {
+		if evidence, err = a.evidenceOfCheck(ctx, task.Check, start); err != nil {
 			return prompt.Prompt{}, err
 		}
 	} else if e, ok := executionWith(executions, task.Execution.ID); ok {
@@ -244,7 +245,7 @@ func (a *Activities) repairPrompt(ctx context.Context, runID, planID int64, task
 	}
 	out := prompt.RepairTask{
 		EarlierWork: before, GoalPictures: namesOf(run.Settings.Pictures),
-		GoalTitle: run.GoalTitle, GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
+		GoalTitle: issue.GoalTitle(run.Settings.Issue, run.GoalTitle), GoalDescription: run.GoalDescription, PlanSummary: plan.Summary, Step: step, Phase: task.Execution.Phase,
 		ErrorType: task.Failure.Class, Code: task.Failure.Code, Message: task.Failure.Message, RootCause: task.RootCause,
 		Evidence: evidence, Review: prompt.ReviewFindings(findings), Earlier: earlier[max(0, len(earlier)-2):],
 		Generation: generation, Handoff: handoff, Project: project, Repository: view.prompt(),

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/runs/followup"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -265,7 +266,7 @@ func (t *reviewing) take(ctx context.Context, turn int, said review.Response) (e
 
 // prompt renders the task of the reviewer.
 func (t *reviewing) prompt(ctx context.Context) (prompt.Prompt, error) {
-	task := prompt.ReviewTask{GoalTitle: t.run.GoalTitle, GoalDescription: t.run.GoalDescription, Earlier: slices.Clone(t.before.Findings)}
+	task := prompt.ReviewTask{GoalTitle: issue.GoalTitle(t.run.Settings.Issue, t.run.GoalTitle), GoalDescription: t.run.GoalDescription, Earlier: slices.Clone(t.before.Findings)}
 	for i, f := range task.Earlier {
 		task.Earlier[i].Answer = t.before.Answers[f.ID]
 	}

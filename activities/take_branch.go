@@ -57,6 +57,9 @@ func (a *Activities) TakeBranch(ctx context.Context, in contract.TakeBranchInput
 // are made on top of their commits, which must be what the run took them for: everything else on the
 // branch is then the run's own, and was judged.
 func (a *Activities) commitsOf(ctx context.Context, in contract.ReleaseInput, messages []workspace.CommitMessage) (string, error) {
+	if in.Onto != nil && in.Onto.Update != nil {
+		return a.updateCommits(ctx, in, messages)
+	}
 	if in.Onto == nil {
 		return a.Workspaces.Commits(ctx, in.Repo, in.Stages, messages)
 	}

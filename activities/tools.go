@@ -79,9 +79,12 @@ func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model
 func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call model.ToolCall) (tool.Result, contract.Workspace, error) {
 	tools := a.toolsOf(in.Execution)
 	def, known := tools.Definition(call.Name)
-	open := a.Workspaces.Open
-	if !known || def.ReadOnly {
+	open := a.Workspaces.OpenFiles
+	switch {
+	case !known || def.ReadOnly:
 		open = a.Workspaces.View
+	case def.Commands:
+		open = a.Workspaces.Open
 	}
 	dir, err := open(ctx, in.Workspace, directory(in.Execution))
 	if err != nil {

@@ -495,8 +495,12 @@ type ReleaseInput struct {
 	Gate string `json:"gate,omitempty"`
 	// Authors are the people who created the run, or steered or edited its change.
 	Authors []string `json:"authors,omitempty"`
-	// Onto is the commit of people on which the stages are based; nil: the base commit.
+	// Onto is the commit of people, or with the base of the pull request, on which the stages are based; nil:
+	// the base commit.
 	Onto *BranchPoint `json:"onto,omitempty"`
+	// Merged is the content of the base that was brought into the branch last, slim; empty: the base commit
+	// of the run.
+	Merged Workspace `json:"merged,omitzero"`
 	// Replaces is the commit at which the branch must be, with Onto.
 	Replaces string `json:"replaces,omitempty"`
 }

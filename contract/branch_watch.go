@@ -24,12 +24,19 @@ const (
 	CheckRun     CheckKind = "check"   // of a CI system: its conclusion counts
 	CheckComment CheckKind = "comment" // of a person who reviewed the branch: the requested change
 	CheckPush    CheckKind = "push"    // people moved the branch to the message's commit
+	CheckBase    CheckKind = "base"    // the base of the pull request has commits that the branch needs
 )
 
 // The conclusions of a check.
 const (
 	ConclusionFailure = "failure"
 	ConclusionSuccess = "success"
+)
+
+// The conclusions of a message about the base: why the branch needs its commits.
+const (
+	ConclusionConflict = "conflict" // the forge says that the branch conflicts with it
+	ConclusionBehind   = "behind"   // the forge or the settings demand that the branch has its newest commit
 )
 
 // CheckMessage is a message from a CI system or a reviewer about a released branch. ID makes it
@@ -106,8 +113,12 @@ func (m CheckMessage) Problem() string {
 		return "is about a push without a commit; add the commit to which the branch was moved"
 	case m.Kind == CheckPush:
 		return ""
+	case m.Kind == CheckBase && (m.Commit == "" || m.Conclusion != ConclusionConflict && m.Conclusion != ConclusionBehind):
+		return "is about the base, so it needs the commit of the branch, and the conclusion \"conflict\" or \"behind\""
+	case m.Kind == CheckBase:
+		return ""
 	case m.Kind != "" && m.Kind != CheckRun && m.Kind != CheckComment:
-		return "has an unknown kind; use \"check\", \"comment\" or \"push\""
+		return "has an unknown kind; use \"check\", \"comment\", \"push\" or \"base\""
 	case m.Kind == CheckComment && strings.TrimSpace(m.Summary+m.Details) == "":
 		return "is an empty comment; add details"
 	case m.Kind != CheckComment && m.Conclusion != ConclusionFailure && m.Conclusion != ConclusionSuccess:

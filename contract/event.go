@@ -40,8 +40,10 @@ const (
 	EventHealFailed        EventType = "heal.failed"
 	EventAgentRevoked      EventType = "agent.revoked"
 
-	EventStayStarted   EventType = "stay.started" // the run watches its branch
-	EventStayPushed    EventType = "stay.pushed"  // people pushed to it, and the run continues from there
+	EventStayStarted   EventType = "stay.started"  // the run watches its branch
+	EventStayPushed    EventType = "stay.pushed"   // people pushed to it, and the run continues from there
+	EventStayUpdating  EventType = "stay.updating" // the base of its pull request is brought in
+	EventStayUpdated   EventType = "stay.updated"  // that was released
 	EventStayEnded     EventType = "stay.ended"
 	EventCheckReceived EventType = "check.received" // a fix begins
 	EventCheckPassed   EventType = "check.passed"

@@ -23,9 +23,11 @@ type PullRequestSettings struct {
 	Comments   bool        `json:"comments,omitempty"`
 	// CloseIssue says that merging the pull request closes the issue that the run is about, CommentIssue
 	// that a comment there names the pull request.
-	CloseIssue   bool   `json:"close_issue,omitempty"`
-	CommentIssue bool   `json:"comment_issue,omitempty"`
-	Link         string `json:"link,omitempty"` // address of the dashboard; empty: no link to the run
+	CloseIssue   bool `json:"close_issue,omitempty"`
+	CommentIssue bool `json:"comment_issue,omitempty"`
+	// Update says how the branch gets commits of its base while the run watches it; nil: it does not.
+	Update *UpdateSettings `json:"update,omitempty"`
+	Link   string          `json:"link,omitempty"` // address of the dashboard; empty: no link to the run
 }
 
 // PullRequestInput is the input for opening or updating the pull request of a released branch.
@@ -36,6 +38,9 @@ type PullRequestInput struct {
 	Branch    string          `json:"branch"`
 	Commit    string          `json:"commit"`
 	Workspace Workspace       `json:"workspace"` // what was released
+	// Merged is the content of the base that was brought into the branch last, slim; empty: the base commit
+	// of the run.
+	Merged Workspace `json:"merged,omitzero"`
 	// Approved says that the release needed an approval, which was given.
 	Approved bool `json:"approved,omitempty"`
 }
@@ -63,15 +68,21 @@ type PullRequest struct {
 	Commit    string           `json:"commit" doc:"that the run released last"`
 	State     PullRequestState `json:"state" enum:"open,closed,merged"`
 	Draft     bool             `json:"draft"`
+	Conflict  bool             `json:"conflict" doc:"the forge says that it conflicts with its base"`
 	Notes     []string         `json:"notes,omitempty" doc:"what could not be done, such as labels that the forge refused"`
 	CreatedAt time.Time        `json:"created_at"`
 	UpdatedAt time.Time        `json:"updated_at"`
 }
 
-// StateText returns the state for people: that of an open draft is "draft".
+// StateText returns the state for people: that of an open draft is "draft", and a conflict with the base
+// is added.
 func (p PullRequest) StateText() string {
+	text := string(p.State)
 	if p.Draft && p.State == PullRequestOpen {
-		return "draft"
+		text = "draft"
 	}
-	return string(p.State)
+	if p.Conflict && p.State == PullRequestOpen {
+		text += " (conflict)"
+	}
+	return text
 }

@@ -47,6 +47,9 @@ func triggerRepositories(all map[string]config.Trigger) (out []doctor.TriggerRep
 			i, out = len(out), append(out, doctor.TriggerRepository{Forge: t.Forge, Repository: t.Repository})
 		}
 		out[i].Triggers = append(out[i].Triggers, name)
+		if t.Repo == "" {
+			out[i].Cloned = append(out[i].Cloned, name)
+		}
 	}
 	return out
 }

@@ -381,6 +381,9 @@ func (a *app) printCleaned(r retention.CleanupReport, host []setup.HostUsage) {
 	if r.Extracts.Count > 0 {
 		fmt.Fprintf(a.out, "%s: what was extracted from %d files of repositories and not used for long (%s).\n", verb, r.Extracts.Count, ui.Size(r.Extracts.Bytes))
 	}
+	if r.Queue > 0 {
+		fmt.Fprintf(a.out, "%s: %d old entries of merge queues.\n", verb, r.Queue)
+	}
 	if r.Later.Count > 0 {
 		fmt.Fprintf(a.out, "Freed by a later clean-up, because a run may still use them: %s (%d contents).\n", ui.Size(r.Later.Bytes), r.Later.Count)
 	}

@@ -47,7 +47,11 @@ type runFixture struct {
 	replies     []contract.AnswerInput
 	pushed      func(contract.TakeBranchInput) (contract.TakeBranchResult, *fault.Error) // nil: nobody moves the branch
 	looked      []contract.TakeBranchInput
-	refuses     int // how often releases are refused, because the branch was moved
+	updating    func(contract.UpdateBranchInput) (contract.UpdateBranchResult, *fault.Error)
+	updatings   []contract.UpdateBranchInput
+	markers     func(contract.ConflictMarkersInput) []string // nil: none are left
+	published   []contract.ReleaseInput                      // that were made
+	refuses     int                                          // how often releases are refused, because the branch was moved
 	protected   contract.ProtectedFiles
 	slow        *fault.Error // the failure of quick work
 	opened      map[string]contract.OpenStepInput
@@ -217,6 +221,7 @@ func (w *runFixture) registerTestAndRelease() {
 			w.commits = append(w.commits, in.Workspace.Tree)
 		}
 		n := len(w.commits)
+		w.published = append(w.published, in)
 		w.mu.Unlock()
 		if w.releases != nil {
 			w.releases(n)
@@ -289,6 +294,22 @@ func (w *runFixture) registerTestAndRelease() {
 			return out, fault.ToTemporal(failed, fault.RetryOf(failed.Class).Attempts)
 		}
 		return out, nil
+	})
+	w.register(contract.ActivityUpdateBranch, func(_ context.Context, in contract.UpdateBranchInput) (contract.UpdateBranchResult, error) {
+		w.mu.Lock()
+		w.updatings = append(w.updatings, in)
+		w.mu.Unlock()
+		out, failed := w.updating(in)
+		if failed != nil {
+			return out, fault.ToTemporal(failed, fault.RetryOf(failed.Class).Attempts)
+		}
+		return out, nil
+	})
+	w.register(contract.ActivityConflictMarkers, func(_ context.Context, in contract.ConflictMarkersInput) ([]string, error) {
+		if w.markers == nil {
+			return nil, nil
+		}
+		return w.markers(in), nil
 	})
 	w.register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
 }

@@ -194,3 +194,59 @@ func TestAPlanIsNotMadeAgainAfterPeoplePushed(t *testing.T) {
 	w.orchestrate(t, watching)
 	require.Equal(t, 1, w.begun["planner/"], "its steps would start without what people pushed")
 }
+
+// unknown is a failed check of a commit that the run does not know, and about a comment on it.
+func unknown() (failed, comment contract.CheckMessage) {
+	failed, comment = red("a"), commented("b")
+	failed.Commit, comment.Commit = "decaf", "decaf"
+	return failed, comment
+}
+
+func TestAMessageAboutAnUnknownCommitWaitsUntilTheBranchCanBeLookedAt(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	out := true
+	w.pushed = func(in contract.TakeBranchInput) (contract.TakeBranchResult, *fault.Error) {
+		switch {
+		case out:
+			return contract.TakeBranchResult{}, fault.New(contract.ClassConfig, contract.CodeRepository, "the forge refuses it")
+		case in.Commit != "c0ffee":
+			return contract.TakeBranchResult{Point: contract.BranchPoint{Commit: in.Commit}}, nil
+		}
+		return theirs("decaf"), nil
+	}
+	failed, comment := unknown()
+	w.after(time.Hour, func() { w.check(failed) })
+	w.after(time.Hour+time.Second, func() { w.check(comment) })
+	w.after(80*time.Minute, func() {
+		require.Equal(t, 2, w.view(t).Staying.Waiting)
+		require.Empty(t, w.payloads(contract.EventCheckIgnored))
+		out = false
+	})
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
+	require.Equal(t, []contract.HealAction{contract.HealRepair, contract.HealRepair}, w.actions(), "both were handled")
+	require.Len(t, w.replies, 1)
+	require.Empty(t, w.replies[0].NotDone)
+	require.Empty(t, w.payloads(contract.EventCheckIgnored))
+}
+
+func TestAMessageThatIsKnownDoesNotWaitForThoseThatAreNot(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.pushed = func(contract.TakeBranchInput) (contract.TakeBranchResult, *fault.Error) {
+		return contract.TakeBranchResult{}, fault.New(contract.ClassConfig, contract.CodeRepository, "the forge refuses it")
+	}
+	failed, comment := unknown()
+	w.after(time.Hour, func() { w.check(failed) })
+	w.after(time.Hour+time.Second, func() { w.check(comment) })
+	known := red("c")
+	known.Commit = "c0ffee"
+	w.after(61*time.Minute, func() { w.check(known) })
+	w.after(62*time.Minute, func() { require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions()) })
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
+	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
+	require.Len(t, w.looked, 2*8, "the looks for each message are limited")
+	require.Len(t, w.payloads(contract.EventCheckIgnored), 2)
+	require.Len(t, w.replies, 1, "a comment is answered")
+	require.Contains(t, w.replies[0].NotDone, "the run could not continue from what was pushed: the forge refuses it")
+}

@@ -19,6 +19,11 @@ var changes = []Change{
 		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
 	},
 	{
+		ID: "look-again", Date: "2026-11-27",
+		Reason: "A message about a commit that the run does not know waits while the branch cannot be looked at, and a comment without effect is answered.",
+		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
+	},
+	{
 		ID: "record-commands", Date: "2026-11-27",
 		Reason: "A deliberation records commands at once, also those that it passes on to its recovery, for the audit ledger.",
 		Remove: "When no deliberation of v0.1.0 runs or is replayed.",
@@ -26,6 +31,11 @@ var changes = []Change{
 	{
 		ID: "take-pushes", Date: "2026-11-27",
 		Reason: "A run that watches its branch continues from what people push to it, and looks at the branch when a message is about a commit that it does not know.",
+		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
+	},
+	{
+		ID: "update-branch", Date: "2026-11-27",
+		Reason: "A run that watches the branch of its pull request brings the base into it if they conflict, or if the settings want that.",
 		Remove: "When no run that a version before v0.2.0 created is running or can be replayed.",
 	},
 }

@@ -53,7 +53,7 @@ func Default() *Config {
 		Git: Git{
 			BranchPrefix: "rgpt/run-", AuthorName: "RocketGPT", AuthorEmail: "rgpt@localhost", MaxRepairs: 3, MaxFiles: 500_000, MaxSize: 20 * GiB,
 			Protected: ProtectedFiles(), Release: ReleaseBranch,
-			PullRequest: PullRequest{Draft: "gate", Labels: []string{"rgpt"}, Reviewers: []string{}, CodeOwners: true, Statuses: true, Comments: true, CloseIssue: true, CommentIssue: true, Mention: "@rgpt", Ignore: []string{}, Commenters: "write", Merge: Merge{
+			PullRequest: PullRequest{Draft: "gate", Labels: []string{"rgpt"}, Reviewers: []string{}, CodeOwners: true, Statuses: true, Comments: true, CloseIssue: true, CommentIssue: true, Mention: "@rgpt", Ignore: []string{}, Commenters: "write", Update: "merge", UpdateWhen: "conflict", UpdateInterval: 10 * time.Minute, MaxUpdates: 20, Merge: Merge{
 				When: MergeNever, Method: "merge", DeleteBranch: true, Labels: []string{}, BlockedLabels: []string{}, Checks: []string{},
 				Batch: 8, CheckTime: time.Hour, CheckPoll: 15 * time.Second, Prefix: "rgpt/queue/",
 			}},
@@ -82,7 +82,7 @@ func Default() *Config {
 			Embeddings: BrainEmbeddings{MaxTexts: 500_000, MaxSize: 200 * MiB, MaxCostUSD: 2_000_000, MaxTime: 30 * time.Minute, Wait: 3 * time.Second},
 			Rerank:     BrainRerank{Files: 20, Excerpt: 600, MaxCostUSD: 100_000, Wait: 10 * time.Second},
 		},
-		Retention: Retention{Every: 24 * time.Hour},
+		Retention: Retention{Every: 24 * time.Hour, QueueAge: 90 * 24 * time.Hour},
 		Ledger:    Ledger{CheckpointEvery: 24 * time.Hour},
 		Logging:   Logging{Level: "info", Format: "auto", MaxSize: 100 * MiB, MaxAge: 7 * 24 * time.Hour, MaxFiles: 10},
 		Models: Models{
@@ -117,7 +117,7 @@ func Default() *Config {
 		},
 		Temporal: Temporal{Address: "127.0.0.1:7233", Namespace: "default"},
 		Worker: Worker{
-			MaxConcurrentActivities: 32, MaxConcurrentWorkflowTasks: 32, CachedWorkflows: 2000, StopTimeout: 30 * time.Second, LostAttempts: 5, Roles: []string{},
+			MaxConcurrentActivities: 32, MaxConcurrentWorkflowTasks: 32, CachedWorkflows: 2000, SpareDirectories: 8, SpareFree: 5 * GiB, StopTimeout: 30 * time.Second, LostAttempts: 5, Roles: []string{},
 			Heartbeat: 5 * time.Second, OfflineAfter: time.Minute, AgentRetention: 24 * time.Hour, ProbeInterval: 15 * time.Second,
 		},
 		Database: Database{MaxConns: 16},

@@ -221,7 +221,15 @@ type PullRequest struct {
 	Ignore       []string `yaml:"ignore" validate:"max=100,dive,required,max=100,login" doc:"Accounts whose comments do not count, such as those of programs that the forge does not mark as bots. * stands for any characters; case is ignored." example:"[dependabot, \"*-bot\"]"`
 	Commenters   string   `yaml:"commenters" validate:"oneof=read write admin" doc:"Permission that people must have for the repository so that a run carries out their comments."`
 	Merge        Merge    `yaml:"merge" doc:"How pull requests are merged by a merge queue."`
+
+	Update         string        `yaml:"update" validate:"oneof=off merge rebase" doc:"How a run that watches the branch of its pull request (git.stay) brings commits of the base into it. off: it does not. merge: by a merge commit. rebase: the commits of the run are put on top of the base, unless other people or runs have commits on the branch, or that conflicts; then the base is merged. If the merge conflicts, the Repair agent resolves it."`
+	UpdateWhen     string        `yaml:"update_when" validate:"oneof=conflict behind" doc:"When the base is brought into the branch. conflict: if both conflict, or if the forge demands that the branch has the newest commit of the base and says so (GitHub, GitLab). behind: whenever the base has newer commits."`
+	UpdateInterval time.Duration `yaml:"update_interval" validate:"min=1s,max=24h" doc:"Minimum time between two updates of a branch from its base."`
+	MaxUpdates     int           `yaml:"max_updates" validate:"min=1,max=1000" doc:"Maximum number of updates of a branch from its base by a run. Those whose conflicts an agent resolves also count as repairs (git.max_repairs)."`
 }
+
+// UpdateOff is the value of PullRequest.Update for runs that do not update their branches.
+const UpdateOff = "off"
 
 // The values of Merge.When.
 const (

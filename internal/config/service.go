@@ -15,10 +15,11 @@ type Artifacts struct {
 
 // Retention configures what is deleted, and when.
 type Retention struct {
-	Every   time.Duration `yaml:"every" validate:"min=0,max=8760h" doc:"How often a worker cleans up; of several workers, one does. 0: only rgpt clean deletes anything. Contents that nothing refers to are always removed."`
-	MaxAge  time.Duration `yaml:"max_age" validate:"min=0,max=87600h" doc:"Files of runs that ended longer ago are deleted. Such a run remains readable, but can no longer be repeated. 0: they are kept."`
-	LogAge  time.Duration `yaml:"log_age" validate:"min=0,max=87600h" doc:"Logs of checks and setups of runs that ended longer ago are deleted, even if their other files are kept. 0: they are kept as long as the other files."`
-	MaxSize Size          `yaml:"max_size" validate:"min=0" doc:"Maximum total size of the files of all runs. The files of the runs that ended first are deleted until the rest fits. 0: no limit."`
+	Every    time.Duration `yaml:"every" validate:"min=0,max=8760h" doc:"How often a worker cleans up; of several workers, one does. 0: only rgpt clean deletes anything. Contents that nothing refers to are always removed."`
+	MaxAge   time.Duration `yaml:"max_age" validate:"min=0,max=87600h" doc:"Files of runs that ended longer ago are deleted. Such a run remains readable, but can no longer be repeated. 0: they are kept."`
+	LogAge   time.Duration `yaml:"log_age" validate:"min=0,max=87600h" doc:"Logs of checks and setups of runs that ended longer ago are deleted, even if their other files are kept. 0: they are kept as long as the other files."`
+	MaxSize  Size          `yaml:"max_size" validate:"min=0" doc:"Maximum total size of the files of all runs. The files of the runs that ended first are deleted until the rest fits. 0: no limit."`
+	QueueAge time.Duration `yaml:"queue_age" validate:"min=0,max=87600h" doc:"Pull requests that left merge queues longer ago, and older commands to the queues, are removed from the lists of the queues. Those of runs that watch their branches are kept. 0: all are kept."`
 }
 
 // Logging configures the log's level, format and files.
@@ -83,6 +84,8 @@ type Worker struct {
 	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Maximum number of concurrent activities per role."`
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum number of concurrent workflow tasks per role."`
 	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Maximum number of workflows to keep in memory between tasks. 0: none; each task then replays the whole history, which is slow."`
+	SpareDirectories           int           `yaml:"spare_directories" validate:"min=0,max=1000" doc:"Maximum number of working directories of ended runs that are kept for each repository, so that the next run changes one instead of writing all files. Only directories in which no command ran are kept, for at most 14 days, and none below worker.spare_free. 0: none."`
+	SpareFree                  Size          `yaml:"spare_free" validate:"min=0" doc:"Free disk space below which no working directories of ended runs are kept."`
 	StopTimeout                time.Duration `yaml:"stop_timeout" validate:"min=0,max=1h" doc:"How long activities may continue when the worker stops. The last third of this time, at most 3s, is reserved for reporting unfinished activities to Temporal."`
 	LostAttempts               int           `yaml:"lost_attempts" validate:"min=1,max=1000" doc:"Maximum number of times that an activity may start without finishing (because it kills its worker or times out). After that, it is not retried, and a person is asked."`
 	MetricsAddress             string        `yaml:"metrics_address" validate:"omitempty,listen" doc:"Address and port for /metrics and /healthz. Empty: neither is served."`

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/forge/connect"
+	"github.com/rocketgpt/orchestrator/internal/gate/guard/base"
 	"github.com/rocketgpt/orchestrator/internal/mergequeue"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/setup"
@@ -107,21 +108,14 @@ func (r *Runs) queueOf(ctx context.Context, forges *connect.Set, q QueueRequest)
 	return r.knownQueue(ctx, ref)
 }
 
-// knownQueue returns the name of a queue as it is stored: forges ignore the case of the paths of repositories. It
-// fails if nothing was ever added to the queue, because a command would then have no effect on any.
+// knownQueue returns the name of a queue as it is stored. It fails if nothing was ever added to the queue,
+// because a command would then have no effect on any.
 func (r *Runs) knownQueue(ctx context.Context, ref contract.QueueRef) (contract.QueueRef, error) {
-	for _, f := range []contract.QueueRef{ref, {Forge: ref.Forge, Base: ref.Base}} {
-		queues, err := mergequeues.List(ctx, r.Store, mergequeues.Filter{QueueRef: f})
-		if err != nil {
-			return ref, err
-		}
-		for _, q := range queues {
-			if strings.EqualFold(q.Repo, ref.Repo) {
-				return q.QueueRef, nil
-			}
-		}
+	known, found, err := mergequeues.Named(ctx, r.Store, ref)
+	if err == nil && !found {
+		err = refused("the merge queue of %s does not exist: no pull request was added to it yet", ref)
 	}
-	return ref, refused("the merge queue of %s does not exist: no pull request was added to it yet", ref)
+	return known, err
 }
 
 // added completes the command that adds a pull request.
@@ -142,7 +136,13 @@ func (r *Runs) added(ctx context.Context, forges *connect.Set, address string, c
 	if cmd.RunID, err = pullrequests.RunOf(ctx, r.Store, name, repo, number); err != nil {
 		return contract.QueueRef{}, err
 	}
-	return contract.QueueRef{Forge: name, Repo: repo, Base: pr.Base}, nil
+	return r.queueFor(ctx, forges, name, repo, pr)
+}
+
+// queueFor returns the queue of a pull request. All spellings of its repository lead to the same one.
+func (r *Runs) queueFor(ctx context.Context, forges *connect.Set, name, repo string, pr forge.PullRequest) (contract.QueueRef, error) {
+	ref, _, err := mergequeues.Named(ctx, r.Store, contract.QueueRef{Forge: name, Repo: forges.Spelling(name, repo, pr.URL), Base: pr.Base})
+	return ref, err
 }
 
 // queued completes a command about a pull request in a queue.
@@ -151,7 +151,7 @@ func (r *Runs) queued(ctx context.Context, forges *connect.Set, address string, 
 	if err != nil {
 		return contract.QueueRef{}, err
 	}
-	e, base, found, err := mergequeues.Last(ctx, r.Store, name, repo, number)
+	e, ref, found, err := mergequeues.Last(ctx, r.Store, name, repo, number)
 	if err != nil {
 		return contract.QueueRef{}, err
 	}
@@ -159,7 +159,7 @@ func (r *Runs) queued(ctx context.Context, forges *connect.Set, address string, 
 		return contract.QueueRef{}, refused("pull request %d of %s is not in a merge queue", number, repo)
 	}
 	cmd.Number = number
-	return contract.QueueRef{Forge: name, Repo: repo, Base: base}, nil
+	return ref, nil
 }
 
 // QueueReady adds the pull request of a run to its merge queue if the settings say so and it is ready: its
@@ -170,7 +170,15 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 	if r.Config.Git.PullRequest.Merge.When != config.MergeApproved || pr.Mergeable != nil && !*pr.Mergeable {
 		return nil
 	}
-	ref, policy, now := contract.QueueRef{Forge: name, Repo: repo, Base: pr.Base}, setup.MergePolicy(r.Config), time.Now()
+	forges, err := connect.New(r.Config.Forges, os.Getenv) // only for their addresses
+	if err != nil {
+		return err
+	}
+	ref, err := r.queueFor(ctx, forges, name, repo, pr)
+	if err != nil {
+		return err
+	}
+	policy, now := setup.MergePolicy(r.Config), time.Now()
 	cmd := contract.QueueCommand{
 		ID: fmt.Sprintf("auto/%d/%.40s", pr.Number, pr.HeadCommit), Action: contract.QueueAdd, Number: pr.Number, Head: pr.HeadCommit, By: contract.BySystem, RunID: run,
 		Reason: "it is approved", Title: telemetry.Redact(pr.Title), URL: telemetry.Redact(pr.URL), Policy: &policy,
@@ -186,8 +194,13 @@ func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo
 		return nil // the run makes a fix, or people have pushed what nothing has judged
 	}
 	v, judged := report.ReleaseVerdict(details)
-	if !judged || !mayMerge(v, policy) || policy.Approvals == 0 && !judgedAll(v, details.Run) {
+	if !judged || !mayMerge(v, policy) {
 		return nil
+	}
+	if policy.Approvals == 0 {
+		if all, err := r.judgedAll(ctx, v, details.Run); err != nil || !all {
+			return err
+		}
 	}
 	ready, err := mergequeue.Repository{Service: service, Path: repo}.Ready(ctx, pr, policy, now.Add(policy.CheckTime), now)
 	if err != nil || ready.Verdict != contract.QueueIncluded {
@@ -207,8 +220,15 @@ func mayMerge(v contract.GateRecord, policy contract.MergePolicy) bool {
 }
 
 // judgedAll reports whether the gate judged everything on the branch of a run. It judges what the run adds:
-// neither what people pushed before that, nor what was on the branch of an earlier run that it continues.
-func judgedAll(v contract.GateRecord, run store.Run) bool {
-	base := run.Settings.Repo.Tree
-	return base != "" && v.From == base && run.Settings.FollowUp == nil
+// neither what people pushed before that, nor what was on the branch of an earlier run that it continues, nor
+// what the branch from which it began has and the one into which it is merged does not. A release that only
+// brings the base into the branch is not judged, and has everything that was there.
+func (r *Runs) judgedAll(ctx context.Context, v contract.GateRecord, run store.Run) (bool, error) {
+	begin := run.Settings.Repo.Tree
+	carries := slices.ContainsFunc(v.Findings, func(f contract.GateFinding) bool { return f.Guard == base.Name })
+	if begin == "" || v.From != begin || run.Settings.FollowUp != nil || carries {
+		return false, nil
+	}
+	pushed, err := pullrequests.PushedTo(ctx, r.Store, run.ID)
+	return !pushed, err
 }

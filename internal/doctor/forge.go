@@ -17,6 +17,8 @@ type Forges interface {
 	Named(name string) (forge.Service, error)
 	// For returns the forge of a git remote, its name, and the repository's path on it.
 	For(remote string) (svc forge.Service, name, repo string, err error)
+	// Remote returns the address for git of a repository on a forge.
+	Remote(name, repo string) (string, error)
 }
 
 // forgeRights is the remedy for rights that are missing.

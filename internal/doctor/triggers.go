@@ -12,6 +12,7 @@ import (
 type TriggerRepository struct {
 	Forge, Repository string
 	Triggers          []string // their names
+	Cloned            []string // those of them that clone the repository from the forge
 }
 
 // TriggerRepositories checks that the forges of triggers give access to their repositories.
@@ -36,6 +37,10 @@ func triggerRepository(ctx context.Context, forges Forges, r TriggerRepository) 
 	service, err := forges.Named(r.Forge)
 	if err != nil {
 		return FailedBy(err, "correct forges."+r.Forge)
+	}
+	if address, err := forges.Remote(r.Forge, r.Repository); err == nil && len(r.Cloned) > 0 && strings.HasPrefix(address, "http://") {
+		return Failed(fmt.Sprintf("git does not use %s, because http is not encrypted", address),
+			"set repo of triggers."+strings.Join(r.Cloned, ", triggers.")+" to an address with https or ssh, or to a clone on this host; or name a host that serves https in forges."+r.Forge+".hosts")
 	}
 	access, err := service.Access(ctx, r.Repository)
 	switch {

@@ -28,6 +28,9 @@ func TestRepositoriesOfTriggersAreCheckedOnTheirForges(t *testing.T) {
 	missing := run("octo/none")
 	require.Equal(t, doctor.Fail, missing.Status)
 	require.Contains(t, missing.Remedy, "triggers.a, triggers.b")
+	cloned := doctor.TriggerRepositories(set, []doctor.TriggerRepository{{Forge: "work", Repository: "octo/app", Triggers: []string{"a", "b"}, Cloned: []string{"b"}}}).Run(t.Context())[0]
+	require.Equal(t, doctor.Fail, cloned.Status, "git uses no http")
+	require.Contains(t, cloned.Remedy, "repo of triggers.b ")
 	repo.SetMember(forgetest.Bot, forge.PermissionRead)
 	require.Equal(t, doctor.Warn, run("octo/app").Status)
 }

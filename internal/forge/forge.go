@@ -88,9 +88,10 @@ type Service interface {
 
 	// Issue returns an issue by its number.
 	Issue(ctx context.Context, repo string, number int64) (Issue, error)
-	// Issues returns the open issues with a label that changed since a time, the oldest change first:
-	// at most MaxIssues, so that the next call can continue since the last one. An empty label means
-	// all issues.
+	// Issues returns the open issues with a label that changed since a time, the oldest change first.
+	// If there are more than MaxIssues, it may stop after as many, so that the next call continues since
+	// the last change in them; they are then not all of one second. An empty label means all issues. An issue
+	// that changes while they are read is in this result or in that of a call since the last change in it.
 	Issues(ctx context.Context, repo, label string, since time.Time) ([]Issue, error)
 	// Comments returns the comments on an issue or pull request that were made or edited since a time,
 	// the oldest first: those of the conversation and those on lines of a change. Older ones may be among
@@ -102,7 +103,7 @@ type Service interface {
 	Reply(ctx context.Context, repo string, on Subject, to Comment, text string) (Comment, error)
 }
 
-// MaxIssues is the maximum number of issues that Service.Issues returns.
+// MaxIssues is the number of issues after which Service.Issues may stop.
 const MaxIssues = 1000
 
 // Subject is an issue or a pull request. On GitLab, an issue and a merge request may have the same
@@ -168,6 +169,7 @@ type PullRequest struct {
 	State       State
 	Draft       bool
 	Mergeable   *bool  // nil: the forge has not found out yet
+	Behind      bool   // the forge demands that the head has the newest commit of the base, and says that it lacks it
 	MergeCommit string // of a merged one
 	Labels      []string
 	Author      string
@@ -218,6 +220,12 @@ const (
 	MergeSquash MergeMethod = "squash"
 	MergeRebase MergeMethod = "rebase"
 )
+
+// Approval is who approved a head of a pull request.
+type Approval struct {
+	Head string
+	By   []string
+}
 
 // Merge is the request to merge a pull request.
 type Merge struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/test/hostile"
 )
 
 func TestOnlyGitLabHasGroupsInGroups(t *testing.T) {
@@ -46,6 +47,18 @@ func TestTheLinesOfAChangeAreThoseOfItsHunks(t *testing.T) {
 	require.Equal(t, []forge.LineComment{{Path: "a.go", Line: 4}}, placed)
 	require.Len(t, rest, 2)
 	require.Equal(t, "Text\n\n`b'.go`, line 4:\n\nComment", forge.WithUnplaced("Text", []forge.LineComment{{Path: "b`.go", Line: 4, Body: "Comment"}}))
+}
+
+func TestThePathOfACommentThatCannotBePlacedIsCode(t *testing.T) {
+	t.Parallel()
+	paths := []string{"a\r\r@victim\r\rCloses #1", "a\n\n# b"}
+	for _, e := range hostile.Corpus(hostile.Default()) {
+		paths = append(paths, e.Text, "\r\r"+e.Text)
+	}
+	for _, path := range paths {
+		text := forge.WithUnplaced("Text", []forge.LineComment{{Path: path, Line: 4, Body: "Comment"}})
+		require.Empty(t, hostile.InMarkdown(strings.ToValidUTF8(text, "?")), "%q", path)
+	}
 }
 
 func TestATextIsCutAtCharacters(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Lines are the lines of new files that are part of a change, with their context: those that forges
@@ -71,8 +72,20 @@ func WithUnplaced(body string, rest []LineComment) string {
 		parts = append(parts, body)
 	}
 	for _, one := range rest {
-		path := strings.NewReplacer("`", "'", "\n", " ").Replace(one.Path)
-		parts = append(parts, fmt.Sprintf("`%s`, line %d:\n\n%s", path, one.Line, one.Body))
+		parts = append(parts, fmt.Sprintf("`%s`, line %d:\n\n%s", strings.Map(inCode, one.Path), one.Line, one.Body))
 	}
 	return strings.Join(parts, "\n\n")
+}
+
+// inCode replaces characters that would end inline code or that readers do not see.
+func inCode(r rune) rune {
+	switch {
+	case r == '`':
+		return '\''
+	case unicode.IsSpace(r) || unicode.IsControl(r):
+		return ' '
+	case unicode.Is(unicode.Cf, r):
+		return -1
+	}
+	return r
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/gate/change"
+	"github.com/rocketgpt/orchestrator/internal/gate/guard/base"
 	"github.com/rocketgpt/orchestrator/internal/gate/guard/dependencies"
 	"github.com/rocketgpt/orchestrator/internal/gate/guard/injection"
 	"github.com/rocketgpt/orchestrator/internal/gate/guard/labels"
@@ -21,7 +22,7 @@ import (
 
 // Guards returns all guards, as configured.
 func Guards(cfg *config.Config) ([]change.Guard, error) {
-	guards := []change.Guard{secrets.Guard, rewrite.Guard, refactor.Guard, syntax.Guard, workflow.Guard, labels.Guard, injection.Guard}
+	guards := []change.Guard{secrets.Guard, rewrite.Guard, refactor.Guard, syntax.Guard, workflow.Guard, labels.Guard, injection.Guard, base.Guard}
 	if cfg.Verification.PinnedTests == "enforce" { // otherwise, verification reports what it finds
 		guards = append(guards, tests.Guard)
 	}

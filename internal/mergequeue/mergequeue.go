@@ -27,6 +27,7 @@ const (
 	maxShown     = 80 // bytes of a name in a reason
 	maxConflicts = 3  // paths in a reason
 	shortCommit  = 12 // characters of a commit in the name of a branch
+	maxEarlier   = 10 // heads whose approvals are looked at
 )
 
 // ownStatus is the beginning of the names of the statuses that runs set. They are about a pull request,
@@ -139,7 +140,7 @@ func (r Repository) refusal(ctx context.Context, pr forge.PullRequest, policy co
 	if policy.Approvals == 0 {
 		return "", nil
 	}
-	n, err := r.approvals(ctx, pr.Number)
+	n, err := r.approvals(ctx, pr, policy)
 	if err != nil || n >= policy.Approvals {
 		return "", err
 	}
@@ -148,11 +149,18 @@ func (r Repository) refusal(ctx context.Context, pr forge.PullRequest, policy co
 
 // approvals returns how many people with write access to the repository approved the newest commit of a pull
 // request: on a public one, everybody can approve.
-func (r Repository) approvals(ctx context.Context, number int64) (n int, err error) {
-	by, err := r.Service.Approvals(ctx, r.Path, number)
+func (r Repository) approvals(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy) (n int, err error) {
+	by, err := r.Service.Approvals(ctx, r.Path, pr.Number)
 	if err != nil {
 		return 0, err
 	}
+	earlier, err := r.earlierApprovals(ctx, pr, policy)
+	if err != nil {
+		return 0, err
+	}
+	by = append(slices.Clone(by), earlier...)
+	slices.Sort(by)
+	by = slices.Compact(by)
 	for _, login := range by {
 		writes, known := r.writers[login]
 		if !known {
@@ -169,6 +177,56 @@ func (r Repository) approvals(ctx context.Context, number int64) (n int, err err
 		}
 	}
 	return n, nil
+}
+
+// versioned is a forge whose pull requests get another head by a rebase before they are merged.
+type versioned interface {
+	EarlierApprovals(ctx context.Context, repo string, number int64) ([]forge.Approval, error)
+}
+
+// rebases reports whether merging a pull request gives it another head first.
+func (r Repository) rebases(policy contract.MergePolicy) bool {
+	_, ok := r.Service.(versioned)
+	return ok && policy.Method == string(forge.MergeRebase) && r.Workspaces != nil
+}
+
+// earlierApprovals returns who approved an earlier head of a pull request of which the newest one is nothing but
+// a rebase: a queue that was interrupted, or whose merge was refused, has left it behind.
+func (r Repository) earlierApprovals(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy) ([]string, error) {
+	if !r.rebases(policy) {
+		return nil, nil
+	}
+	found, err := r.Service.(versioned).EarlierApprovals(ctx, r.Path, pr.Number)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, a := range found[:min(len(found), maxEarlier)] {
+		same, err := r.rebased(ctx, policy, pr, a.Head)
+		if err != nil {
+			return nil, err
+		}
+		if same {
+			out = append(out, a.By...)
+		}
+	}
+	return out, nil
+}
+
+// rebased reports whether the head of a pull request is nothing but a rebase of an earlier one.
+func (r Repository) rebased(ctx context.Context, policy contract.MergePolicy, pr forge.PullRequest, earlier string) (bool, error) {
+	if !r.rebases(policy) {
+		return false, nil
+	}
+	tip, err := r.Service.Branch(ctx, r.Path, pr.Base)
+	if err != nil {
+		return false, err
+	}
+	same, err := r.Workspaces.Rebased(ctx, r.Remote, tip, earlier, pr.HeadCommit)
+	if fault.Is(err, contract.CodeRepository) {
+		return false, nil // the forge does not have the earlier one any more
+	}
+	return same, err
 }
 
 // ownChecks decides by the checks of the head of a pull request. One that its base requires and that was not
@@ -332,12 +390,16 @@ func (r Repository) part(ctx context.Context, in contract.QueueCandidateInput, w
 	case pr.Base != in.Queue.Base:
 		part.Reason = "its base is now " + code(pr.Base)
 		return part, nil, nil
-	case pr.HeadCommit != w.Head:
-		part.Reason = newerCommits
-		return part, nil, nil
 	case r.absent[w.Number] != "":
 		part.Reason = r.absent[w.Number]
 		return part, nil, nil
+	}
+	if pr.HeadCommit != w.Head {
+		same, err := r.rebased(ctx, in.Policy, pr, w.Head)
+		if err != nil || !same {
+			part.Reason = newerCommits
+			return part, nil, err
+		}
 	}
 	ready, err := r.Ready(ctx, pr, in.Policy, w.Since.Add(in.Policy.CheckTime), in.At)
 	part.Verdict, part.Reason, part.Head = ready.Verdict, ready.Reason, pr.HeadCommit
@@ -446,14 +508,10 @@ func (r Repository) Merge(ctx context.Context, in contract.QueueMergeInput) (con
 	case pr.Base != in.Queue.Base:
 		return contract.QueueMergeResult{Refused: "its base is now " + code(pr.Base)}, nil
 	}
-	if same, err := r.sameHead(ctx, in, pr); err != nil || !same {
-		return contract.QueueMergeResult{Refused: newerCommits}, err
+	if other, err := r.otherHead(ctx, in, pr); err != nil || other != nil {
+		return *other, err
 	}
-	policy := in.Policy
-	if pr.HeadCommit != in.Part.Head {
-		policy.Approvals = 0 // those of the commit that GitLab rebased were counted before
-	}
-	if refused, err := r.refusal(ctx, pr, policy); err != nil || refused != "" {
+	if refused, err := r.refusal(ctx, pr, in.Policy); err != nil || refused != "" {
 		return contract.QueueMergeResult{Refused: refused}, err
 	}
 	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
@@ -468,14 +526,20 @@ func (r Repository) Merge(ctx context.Context, in contract.QueueMergeInput) (con
 	return r.merged(ctx, in, pr)
 }
 
-// sameHead reports whether the head of a pull request is what was tested. One that GitLab has rebased for a
-// merge that was interrupted is, if it has exactly the files that were tested.
-func (r Repository) sameHead(ctx context.Context, in contract.QueueMergeInput, pr forge.PullRequest) (bool, error) {
-	if pr.HeadCommit == in.Part.Head || r.Service.Kind() != forge.GitLab || in.Policy.Method != string(forge.MergeRebase) {
-		return pr.HeadCommit == in.Part.Head, nil
+// otherHead returns what follows from the head of a pull request that is not what was tested; nil if it is. One
+// that GitLab has rebased for a merge that was interrupted is what was tested, if it has exactly these files.
+func (r Repository) otherHead(ctx context.Context, in contract.QueueMergeInput, pr forge.PullRequest) (*contract.QueueMergeResult, error) {
+	if pr.HeadCommit == in.Part.Head {
+		return nil, nil
+	}
+	if same, err := r.rebased(ctx, in.Policy, pr, in.Part.Head); err != nil || !same {
+		return &contract.QueueMergeResult{Refused: newerCommits}, err
 	}
 	tree, err := r.Workspaces.TreeOf(ctx, r.Remote, pr.HeadCommit)
-	return tree == in.Part.Tree, err
+	if err != nil || tree != in.Part.Tree {
+		return &contract.QueueMergeResult{Moved: true}, err
+	}
+	return nil, nil
 }
 
 // notMerged explains why a forge did not merge a pull request.
@@ -490,10 +554,11 @@ func (r Repository) notMerged(ctx context.Context, in contract.QueueMergeInput, 
 	if pr.State == forge.Merged {
 		return r.merged(ctx, in, pr)
 	}
-	if same, err := r.sameHead(ctx, in, pr); err != nil || !same {
-		return contract.QueueMergeResult{Refused: newerCommits}, err
+	if other, err := r.otherHead(ctx, in, pr); err != nil || other != nil {
+		return *other, err
 	}
-	if base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base); err != nil || base != in.Base {
+	base, err := r.Service.Branch(ctx, r.Path, in.Queue.Base)
+	if err != nil || base != in.Base || pr.HeadCommit != in.Part.Head { // it was rebased just now, so that its own checks run again
 		return contract.QueueMergeResult{Moved: true}, err
 	}
 	return contract.QueueMergeResult{Refused: "the forge does not merge it: " + code(fault.Of(why).Message)}, nil

@@ -2,7 +2,9 @@ package mergequeue_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -348,12 +350,126 @@ func TestAHeadThatGitLabRebasedIsMergedIfItHasWhatWasTested(t *testing.T) {
 	other.Part.Tree = "another"
 	out, err := w.Merge(t.Context(), other)
 	require.NoError(t, err)
-	require.Equal(t, contract.QueueMergeResult{Refused: "it has newer commits than when it was added"}, out)
+	require.Equal(t, contract.QueueMergeResult{Moved: true}, out, "it is tested again")
 
 	out, err = w.Merge(t.Context(), in)
 	require.NoError(t, err)
 	require.True(t, out.Merged)
 	require.False(t, out.Moved)
+}
+
+func TestTheRebaseOfTheQueueKeepsApprovalsAndAPushDoesNot(t *testing.T) {
+	t.Parallel()
+	w := newLab(t)
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	w.repo.Push("one", map[string]string{"a.txt": "a\nb\n"})
+	pr = w.read(t, pr)
+	w.repo.Approve(pr.Number)
+	w.repo.Push("main", map[string]string{"b.txt": "b\n"})
+	p := policy(func(p *contract.MergePolicy) { p.Method, p.Approvals = "rebase", 1 })
+	c := w.build(t, p, pr)
+	refuse := func(c contract.QueueCandidate) {
+		t.Helper()
+		w.faults.Add(forgetest.Fault{Method: "PUT", Path: "/merge_requests/1/merge", Status: 405})
+		out, err := w.Merge(t.Context(), contract.QueueMergeInput{Queue: ref, Policy: p, Part: c.Parts[0], Base: c.Base})
+		require.NoError(t, err)
+		require.Equal(t, contract.QueueMergeResult{Moved: true}, out, "the checks of the rebased head have not ended")
+	}
+	refuse(c)
+	rebased := w.read(t, pr)
+	require.NotEqual(t, pr.HeadCommit, rebased.HeadCommit)
+	w.repo.Push("main", map[string]string{"c.txt": "c\n"})
+	for _, added := range []forge.PullRequest{pr, rebased} { // also if it is added again
+		c = w.build(t, p, added)
+		require.Equal(t, contract.QueueIncluded, c.Parts[0].Verdict, c.Parts[0].Reason)
+		require.Equal(t, rebased.HeadCommit, c.Parts[0].Head)
+	}
+
+	w.repo.Push("one", map[string]string{"a.txt": "a\nc\n"})
+	part := w.build(t, p, pr).Parts[0]
+	require.Equal(t, "it has newer commits than when it was added", part.Reason)
+	pushed := w.read(t, pr)
+	part = w.build(t, p, pushed).Parts[0]
+	require.Equal(t, contract.QueueRefused, part.Verdict)
+	require.Contains(t, part.Reason, "it needs the approvals of 1 people for its newest commit and has 0")
+	out, err := w.Merge(t.Context(), contract.QueueMergeInput{Queue: ref, Policy: p, Part: c.Parts[0], Base: c.Base})
+	require.NoError(t, err)
+	require.Equal(t, "it has newer commits than when it was added", out.Refused)
+
+	w.repo.Approve(pr.Number)
+	c = w.build(t, p, pushed)
+	refuse(c)
+	c = w.build(t, p, pushed)
+	out, err = w.Merge(t.Context(), contract.QueueMergeInput{Queue: ref, Policy: p, Part: c.Parts[0], Base: c.Base})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, false}, []bool{out.Merged, out.Moved})
+}
+
+// commits returns the commits of a branch on a path of first parents, the newest first, each as the number of its
+// parents and its subject.
+func (w world) commits(t *testing.T, branch string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", "-C", w.repo.Dir(), "log", "--first-parent", "--format=%p|%s", branch)
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var all []string
+	for line := range strings.Lines(string(out)) {
+		parents, subject, _ := strings.Cut(strings.TrimSpace(line), "|")
+		all = append(all, fmt.Sprint(len(strings.Fields(parents)), " ", subject))
+	}
+	return all
+}
+
+func TestEachMethodMergesExactlyWhatWasTested(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"hub", "lab"} {
+		for _, method := range []string{"merge", "squash", "rebase"} {
+			t.Run(kind+"/"+method, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				if kind == "lab" {
+					w = newLab(t)
+				}
+				one := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+				w.repo.Push("one", map[string]string{"b.txt": "b\n"})
+				one = w.read(t, one)
+				two := w.open(t, "two", map[string]string{"c.txt": "c\n"})
+				w.repo.Push("main", map[string]string{"d.txt": "d\n"})
+				before := len(w.commits(t, "main"))
+				p := policy(func(p *contract.MergePolicy) { p.Method, p.DeleteBranch = method, true })
+				c := w.build(t, p, one, two)
+				base := c.Base
+				for i, part := range c.Parts {
+					require.Equal(t, contract.QueueIncluded, part.Verdict, part.Reason)
+					out, err := w.Merge(t.Context(), contract.QueueMergeInput{Queue: ref, Policy: p, Part: part, Base: base, OfRun: i == 0})
+					require.NoError(t, err)
+					require.Equal(t, []bool{true, false}, []bool{out.Merged, out.Moved}, "the files are those that were tested")
+					require.Equal(t, w.repo.Head("main"), out.Base)
+					again, err := w.Merge(t.Context(), contract.QueueMergeInput{Queue: ref, Policy: p, Part: part, Base: base, OfRun: i == 0})
+					require.NoError(t, err)
+					require.True(t, again.Merged, "a repeat merges nothing")
+					require.Equal(t, out.Base, again.Base)
+					base = out.Base
+				}
+				made, parents, commits := w.commits(t, "main"), "1 ", 2
+				switch method {
+				case "merge":
+					parents = "2 "
+				case "rebase":
+					commits = 3
+				}
+				if kind == "lab" && method == "rebase" { // the forge merges what it has rebased, by a commit that joins it
+					parents, commits = "2 ", 2
+				}
+				require.Len(t, made, before+commits, "%q", made)
+				for _, commit := range made[:commits] {
+					require.True(t, strings.HasPrefix(commit, parents), "%q", made)
+				}
+				require.Empty(t, w.repo.Head("one"), "the branch of a run is deleted")
+				require.NotEmpty(t, w.repo.Head("two"))
+			})
+		}
+	}
 }
 
 func TestNothingIsMergedOntoABaseThatHasMoved(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -27,8 +28,19 @@ type email struct {
 	getenv   func(string) string
 }
 
-// linkMarks are what mail programs recognise addresses by, in texts of others.
-var linkMarks = strings.NewReplacer("://", "[://]", "www.", "www[.]", "WWW.", "WWW[.]", "mailto:", "mailto[:]")
+// linkMarks match what mail programs recognise addresses by, in texts of others.
+var linkMarks = regexp.MustCompile(`(?i)://|\bwww\.|\bmailto:`)
+
+// unlinked returns a text of others without what mail programs turn into links.
+func unlinked(text string) string {
+	return linkMarks.ReplaceAllStringFunc(text, func(mark string) string {
+		if mark == "://" {
+			return "[://]"
+		}
+		last := len(mark) - 1
+		return mark[:last] + "[" + mark[last:] + "]"
+	})
+}
 
 // mailBody returns a message as plain text.
 func mailBody(m message) string {
@@ -37,7 +49,7 @@ func mailBody(m message) string {
 		if n > 0 {
 			out.WriteString("\n")
 		}
-		out.WriteString(strings.Join(i.lines(linkMarks.Replace), "\n") + "\n")
+		out.WriteString(strings.Join(i.lines(unlinked), "\n") + "\n")
 	}
 	if len(m.items) == 0 {
 		out.WriteString(m.title + "\n")
@@ -54,7 +66,7 @@ func mailSubject(m message) string {
 	if len(m.items) == 1 {
 		for _, f := range m.items[0].facts {
 			if f.name == "Goal" && f.text != "" {
-				subject += ": " + linkMarks.Replace(f.text)
+				subject += ": " + unlinked(f.text)
 			}
 		}
 	}

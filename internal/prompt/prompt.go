@@ -21,6 +21,7 @@ var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"fence": fence,
+	"plain": defused,
 	"input": PlannerInput,
 	"join":  strings.Join,
 }).ParseFS(files, "templates/*.tmpl"))

@@ -1,6 +1,6 @@
 // Package retention deletes what is no longer needed: the files of runs that ended long ago or that
-// do not fit into a total size, the archives of unused environments, and contents that nothing refers
-// to.
+// do not fit into a total size, the archives of unused environments, what is known of pull requests that
+// left merge queues long ago, and contents that nothing refers to.
 //
 // Deletion has two parts, so that it can stop anywhere. First, rows are marked as deleted, each run
 // under its lock, together with a note of the clean-up: from then on, everything that shows or
@@ -28,6 +28,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/brain"
+	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
 	"github.com/rocketgpt/orchestrator/internal/store/responses"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -41,6 +42,7 @@ type Policy struct {
 	EnvironmentAge time.Duration `json:"environment_age,omitempty"` // archives of environments that were unused for longer
 	Blobs          bool          `json:"blobs,omitempty"`           // contents without a reference
 	BrainAge       time.Duration `json:"brain_age,omitempty"`       // extracts of files that were unused for longer
+	QueueAge       time.Duration `json:"queue_age,omitempty"`       // pull requests that left merge queues longer ago, and older commands
 }
 
 // Origins of clean-ups.
@@ -91,6 +93,7 @@ type CleanupReport struct {
 	Blobs        Amount      `json:"blobs" doc:"contents that were removed from the store"`
 	Responses    int64       `json:"responses" doc:"responses that no longer answer identical requests because they are too old"`
 	Extracts     Amount      `json:"extracts" doc:"what was extracted from files of repositories and not used for brain.age"`
+	Queue        int64       `json:"queue" doc:"pull requests that left merge queues, and commands to these, older than retention.queue_age"`
 	Later        Amount      `json:"later" doc:"contents without a reference that a later clean-up removes, because a run may still use them"`
 	Runs         []RunAmount `json:"runs" doc:"the runs whose files or logs these are, at most 1,000"`
 	Held         int64       `json:"held" doc:"expired runs that keep their files because they are on hold"`
@@ -189,6 +192,11 @@ func (w *work) do(ctx context.Context) error {
 	if w.BrainAge > 0 {
 		extracts, err := brain.Expire(ctx, w.store, w.BrainAge, w.DryRun)
 		if w.report.Extracts = Amount(extracts); err != nil {
+			return err
+		}
+	}
+	if w.QueueAge > 0 {
+		if w.report.Queue, err = mergequeues.Sweep(ctx, w.store, w.QueueAge, w.DryRun); err != nil {
 			return err
 		}
 	}
@@ -364,7 +372,7 @@ func (w *work) finish(ctx context.Context) error {
 	err = errors.Join(err, w.rows.End(ctx, w.report.ID, w.report))
 	attrs := []any{
 		"cleanup", w.report.ID, "origin", w.Origin, "by", w.By, "runs", w.runs, "files", w.report.Files.Count, "logs", w.report.Logs.Count,
-		"environments", w.report.Environments.Count, "responses", w.report.Responses, "blobs", w.report.Blobs.Count, "freed", w.report.Blobs.Bytes, "held", w.report.Held,
+		"environments", w.report.Environments.Count, "responses", w.report.Responses, "queue", w.report.Queue, "blobs", w.report.Blobs.Count, "freed", w.report.Blobs.Bytes, "held", w.report.Held,
 		"continued", w.report.Continued, "took", w.now().Sub(w.began).Round(time.Millisecond),
 	}
 	if w.report.Over > 0 {

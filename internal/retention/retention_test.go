@@ -22,6 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/retention"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/brain"
+	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
 	"github.com/rocketgpt/orchestrator/internal/store/responses"
 	"github.com/rocketgpt/orchestrator/internal/store/retain"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
@@ -563,4 +564,32 @@ func TestExtractsOfFilesThatWereNotUsedForLongAreForgotten(t *testing.T) {
 	require.Equal(t, want, i.dryRun(retention.Policy{BrainAge: time.Hour}).Extracts)
 	require.Equal(t, want, i.clean(retention.Policy{BrainAge: time.Hour}).Extracts)
 	require.Zero(t, i.clean(retention.Policy{BrainAge: time.Hour}).Extracts)
+}
+
+func TestWhatLeftMergeQueuesLongAgoIsForgotten(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	watching, done := i.run(50*day, 0), i.run(50*day, 40*day)
+	i.exec("UPDATE orchestrator_runs SET staying_until = now() + interval '1 day' WHERE id = $1", watching)
+	i.exec("INSERT INTO orchestrator_merge_queues (forge, repo, base, version) VALUES ('work', 'o/r', 'main', 1)")
+	add := func(key string, run any, ended string) {
+		i.exec(`INSERT INTO orchestrator_merge_queue_entries (forge, repo, base, key, number, run_id, added_at, place, state, version, ended_at)
+			VALUES ('work', 'o/r', 'main', $1, 1, $2, now(), 1, CASE WHEN $3::text = '' THEN 'waiting' ELSE 'merged' END, 1, now() - nullif($3::text, '')::interval)`, key, run, ended)
+		i.exec(`INSERT INTO orchestrator_merge_queue_commands (forge, repo, base, key, action, by_whom, reason, created_at)
+			VALUES ('work', 'o/r', 'main', $1, 'add', 'ann', '', now() - coalesce(nullif($2::text, '')::interval, '0'))`, key, ended)
+	}
+	add("waiting", nil, "")
+	add("young", done, "29 days")
+	add("old", done, "31 days")
+	add("of a person", nil, "31 days")
+	add("watched", watching, "31 days")
+	require.Zero(t, i.clean(retention.Policy{}).Queue, "no age is set")
+	p := retention.Policy{QueueAge: 30 * day}
+	require.Equal(t, int64(2+3), i.dryRun(p).Queue)
+	require.Equal(t, int64(2+3), i.clean(p).Queue)
+	require.Zero(t, i.clean(p).Queue)
+	queues, err := mergequeues.List(t.Context(), i.Store, mergequeues.Filter{Ended: 10})
+	require.NoError(t, err)
+	require.Len(t, queues[0].Entries, 1)
+	require.Len(t, queues[0].Ended, 2, "one is young, and a run watches the branch of the other")
 }

@@ -162,8 +162,8 @@ func Artifacts(ctx context.Context, cfg *config.Config, dataDir string) (*artifa
 	return artifact.Open(ctx, cfg.Artifacts.URL, filepath.Join(dataDir, "artifacts"))
 }
 
-// Workspaces opens the cache of repositories and working directories.
-func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*workspace.Manager, error) {
+// Workspaces opens the cache of repositories and working directories. change adapts its options.
+func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs, change ...func(*workspace.Options)) (*workspace.Manager, error) {
 	if err := ClaimDataDir(dataDir); err != nil {
 		return nil, err
 	}
@@ -171,11 +171,15 @@ func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs) (*wor
 	if err != nil {
 		return nil, err
 	}
-	return workspace.New(workspace.Options{
+	options := workspace.Options{
 		CacheDir: filepath.Join(dataDir, "cache"), Blobs: blobs, MaxFileBytes: cfg.Execution.Sandbox.FileSize.Int64(),
 		MaxRepositoryFiles: cfg.Git.MaxFiles, MaxRepositoryBytes: cfg.Git.MaxSize.Int64(),
 		LinkedFolders: cfg.Git.LinkedFolders, Credential: forges.GitCredential,
-	})
+	}
+	for _, f := range change {
+		f(&options)
+	}
+	return workspace.New(options)
 }
 
 // BuildCaches returns the store of build caches for commands.
@@ -456,8 +460,14 @@ func release(cfg *config.Config) contract.ReleaseSettings {
 // PullRequest returns the settings of pull requests.
 func PullRequest(cfg *config.Config) *contract.PullRequestSettings {
 	p := cfg.Git.PullRequest
+	var update *contract.UpdateSettings
+	if p.Update != config.UpdateOff && cfg.Git.Stay > 0 {
+		update = &contract.UpdateSettings{
+			Method: contract.UpdateMethod(p.Update), When: contract.UpdateWhen(p.UpdateWhen), Max: p.MaxUpdates, Interval: p.UpdateInterval,
+		}
+	}
 	return &contract.PullRequestSettings{
-		Base: p.Base, Draft: contract.DraftPolicy(p.Draft), Labels: p.Labels, Reviewers: p.Reviewers, CodeOwners: p.CodeOwners,
+		Update: update, Base: p.Base, Draft: contract.DraftPolicy(p.Draft), Labels: p.Labels, Reviewers: p.Reviewers, CodeOwners: p.CodeOwners,
 		Statuses: p.Statuses, Comments: p.Comments, CloseIssue: p.CloseIssue, CommentIssue: p.CommentIssue, Link: cfg.Server.URL,
 	}
 }

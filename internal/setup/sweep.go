@@ -29,7 +29,7 @@ func SweepEnvironments(ctx context.Context, cfg *config.Config, dataDir string, 
 // RetentionPolicy returns what scheduled clean-ups delete.
 func RetentionPolicy(cfg *config.Config) retention.Policy {
 	r := cfg.Retention
-	return retention.Policy{MaxAge: r.MaxAge, LogAge: r.LogAge, MaxSize: r.MaxSize.Int64(), EnvironmentAge: cfg.Environment.Age, Blobs: true, BrainAge: cfg.Brain.Age}
+	return retention.Policy{MaxAge: r.MaxAge, LogAge: r.LogAge, MaxSize: r.MaxSize.Int64(), EnvironmentAge: cfg.Environment.Age, Blobs: true, BrainAge: cfg.Brain.Age, QueueAge: r.QueueAge}
 }
 
 // SweepBuildCaches removes this host's build caches that exceed its limits.

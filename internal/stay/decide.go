@@ -48,6 +48,8 @@ func (s *Service) decide(ctx context.Context, e forgeevents.Event) (forgeevents.
 		return s.decideCheck(ctx, e, *run)
 	case forgeevents.Comment:
 		return s.decideComment(ctx, e, *run)
+	case forgeevents.Base:
+		return s.decideBase(ctx, e, *run)
 	default: // pushed
 		return s.decidePush(ctx, e, *run)
 	}
@@ -162,7 +164,7 @@ func (s *Service) checkLog(ctx context.Context, e forgeevents.Event) (string, er
 		s.Log.WarnContext(ctx, "The log of a failed check could not be read; the run gets its result without it", "forge", e.Forge, "repository", e.Repo, "check", e.Name, "error", err)
 		return "", nil
 	}
-	return telemetry.Redact(log), err
+	return telemetry.Redact(telemetry.Visible(strings.ToValidUTF8(log, "�"))), err
 }
 
 // decideComment sends a comment to the run if a person with sufficient rights wrote it to the run:
@@ -201,7 +203,7 @@ func (s *Service) decideComment(ctx context.Context, e forgeevents.Event, run fo
 	}
 	summary := fmt.Sprintf("%s wrote on pull request %d.", p.Author, e.Number)
 	if p.Path != "" && p.Commit != "" {
-		summary = fmt.Sprintf("%s wrote on pull request %d, about line %d of %s as of commit %.12s.", p.Author, e.Number, p.Line, p.Path, p.Commit)
+		summary = fmt.Sprintf("%s wrote on pull request %d, about line %d of %s as of commit %.12s.", p.Author, e.Number, p.Line, line(p.Path, maxLine), p.Commit)
 	}
 	return s.send(ctx, run, contract.CheckMessage{
 		ID: messageID(e), Kind: contract.CheckComment, Name: e.Name, Summary: summary, Details: p.Body, URL: p.URL, By: p.Author,

@@ -12,8 +12,10 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store/forgeevents"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 )
 
 // overlap is by how much the times of two looks overlap, because a forge may show a comment only
@@ -131,7 +133,7 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 	var found []forgeevents.Event
 	add := func(e forgeevents.Event) {
 		e.Forge, e.Repo, e.Number = w.Forge, w.Repo, w.Number
-		e.Name = fault.Clip(telemetry.Redact(e.Name), maxName)
+		e.Name = line(e.Name, maxName)
 		found = append(found, e)
 	}
 	// A push comes before comments: the run is to carry them out on top of it. While the run does not know
@@ -167,10 +169,15 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 			return added, "", err
 		}
 	}
+	var baseErr error
 	if pr.State == forge.Open {
+		baseErr = s.findBase(ctx, service, *w, pr, add)
 		s.merge(ctx, service, *w, pr)
 	}
 	more, err := forgeevents.Add(ctx, s.Store, found)
+	if err == nil {
+		err = baseErr
+	}
 	return added + more, reason, err
 }
 
@@ -222,11 +229,16 @@ func commentEvent(c forge.Comment, w forgeevents.Watch) forgeevents.Event {
 		name = "a review"
 	}
 	return forgeevents.Event{Kind: forgeevents.Comment, Key: "comment:" + c.ID, Name: name, Payload: forgeevents.Payload{
-		ID: c.ID, Body: fault.Clip(telemetry.Redact(c.Body), maxBody), URL: fault.Clip(telemetry.Redact(c.URL), maxLine),
-		Author: fault.Clip(c.Author, maxName), Bot: c.Bot, Thread: c.Thread, Review: c.Review,
+		ID: c.ID, Body: fault.Clip(telemetry.Redact(issue.Seen(c.Body)), maxBody), URL: fault.Clip(telemetry.Redact(c.URL), maxLine),
+		Author: fault.Clip(terminal.OneLine(c.Author), maxName), Bot: c.Bot, Thread: c.Thread, Review: c.Review,
 		Path: fault.Clip(c.Path, maxLine), Line: c.Line, Commit: fault.Clip(c.Commit, maxName), At: c.CreatedAt,
 		Earlier: c.CreatedAt.Before(w.Opened.Add(-overlap)), Edited: !c.UpdatedAt.Equal(c.CreatedAt),
 	}}
+}
+
+// line returns a text of a stranger as one line of what readers see, without secrets.
+func line(s string, most int) string {
+	return fault.Clip(terminal.OneLine(telemetry.Redact(issue.Seen(s))), most)
 }
 
 // isOwn reports whether a run wrote a comment: by its author, if the own name is known, and else by the
@@ -259,12 +271,12 @@ func (s *Service) findChecks(ctx context.Context, service forge.Service, w forge
 		if strings.HasPrefix(c.Name, ownStatus) || !slices.Contains(ended, c.State) {
 			continue
 		}
-		name := fault.Clip(telemetry.Redact(c.Name), maxName)
+		name := line(c.Name, maxName)
 		if c.State == forge.CheckSuccess && last[name] != string(forge.CheckFailure) {
 			continue
 		}
 		add(forgeevents.Event{Kind: forgeevents.Check, Key: fmt.Sprintf("check:%s:%s", c.ID, c.State), Name: name, Result: string(c.State), Payload: forgeevents.Payload{
-			ID: c.ID, Description: fault.Clip(telemetry.Redact(c.Description), maxLine), URL: fault.Clip(telemetry.Redact(c.URL), maxLine), Commit: w.Commit,
+			ID: c.ID, Description: line(c.Description, maxLine), URL: fault.Clip(telemetry.Redact(c.URL), maxLine), Commit: w.Commit,
 		}})
 	}
 	return nil
@@ -289,6 +301,14 @@ func (l limited) PullRequest(ctx context.Context, repo string, number int64) (fo
 		return forge.PullRequest{}, err
 	}
 	return l.Service.PullRequest(ctx, repo, number)
+}
+
+// Branch is that of the forge, when the limit allows it.
+func (l limited) Branch(ctx context.Context, repo, branch string) (string, error) {
+	if err := l.wait(ctx); err != nil {
+		return "", err
+	}
+	return l.Service.Branch(ctx, repo, branch)
 }
 
 // Checks is that of the forge, when the limit allows it.

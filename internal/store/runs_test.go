@@ -315,7 +315,7 @@ func TestAllOtherQueriesUseIndexesWithOnePlanForAllParameters(t *testing.T) {
 				if slices.Contains([]string{"ListRuns", "ListPipelines", "ListEnvironments", "ListSetups", "ListQuarantine", "Questions", "Agents", "ForgetAgents", "SchemaVersion", "Deliveries", "Notifications", "ForgetModels", "ModelChoices", "ForgetAllCalls", "ForgetBreakers", "Checkpoints", "LedgerHead", "LastLedgerEntries", "Firings", "MergeQueues"}, name) {
 					continue // planned for its parameters; reads all of a small table
 				}
-				if slices.Contains([]string{"ExpiredRuns", "KeptRuns", "SizeCutoff", "LiveSince", "Windows", "UnusedEnvironments", "Cleanups", "ScheduledSince", "Referenced", "DeletedFiles", "ContinuedRuns", "ReferencedAfter", "ExpiredResponses", "DropExpiredResponses", "UnusedBrainBlobs", "DropUnusedBrainBlobs", "SweepForgeDeliveries", "SweepForgeEvents", "SweepForgeWatches", "SweepFirings"}, name) {
+				if slices.Contains([]string{"ExpiredRuns", "KeptRuns", "SizeCutoff", "LiveSince", "Windows", "UnusedEnvironments", "Cleanups", "ScheduledSince", "Referenced", "DeletedFiles", "ContinuedRuns", "ReferencedAfter", "ExpiredResponses", "DropExpiredResponses", "UnusedBrainBlobs", "DropUnusedBrainBlobs", "SweepForgeDeliveries", "SweepForgeEvents", "SweepForgeWatches", "SweepFirings", "OldMergeQueueEntries", "OldMergeQueueCommands", "SweepMergeQueueEntries", "SweepMergeQueueCommands"}, name) {
 					continue // of a clean-up: planned for its parameters; once a day, it looks at all runs
 				}
 				if slices.Contains([]string{"RecordTests", "RepositoriesWithTests"}, name) {

@@ -11,6 +11,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/store/triggers"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // Key returns the idempotency key of the run of a delivery.
@@ -99,7 +100,7 @@ func oneLine(s string) string {
 	return fault.Clip(strings.Join(strings.FieldsFunc(clean(s), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " "), maxLine)
 }
 
-// clean removes what a goal may not contain.
+// clean removes what a goal may not contain, and what people do not see of it.
 func clean(s string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	return telemetry.Visible(strings.NewReplacer("\u2028", "\n", "\u2029", "\n").Replace(strings.ToValidUTF8(s, "\uFFFD")))
 }

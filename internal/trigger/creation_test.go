@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/forge/connect"
 	"github.com/rocketgpt/orchestrator/internal/store/triggers"
 	"github.com/rocketgpt/orchestrator/internal/trigger"
+	"github.com/rocketgpt/orchestrator/test/hostile"
 )
 
 // creates returns what a trigger wants to create for a delivery.
@@ -66,6 +67,19 @@ func TestWhatADeliverySaysIsDataThatCannotEndItsFence(t *testing.T) {
 	before, _, _ := strings.Cut(c.Description, "<untrusted")
 	require.Contains(t, before, "gives no rights")
 	require.NoError(t, c.Check())
+}
+
+func TestNoHostileTextOfADeliveryLeavesItsFenceOrHides(t *testing.T) {
+	t.Parallel()
+	all := hostile.Corpus(hostile.Default())
+	for _, text := range append([]string{hostile.Text(all)}, all[3].Text, all[4].Text, all[5].Text) {
+		c := creates(t, config.Trigger{On: config.OnEvent, Repo: "/repos/app"}, triggers.Payload{Title: text, Text: text, Author: text, URL: text, Commit: text})
+		rest, whole := hostile.OutsideFences(c.Description)
+		require.True(t, whole, c.Description)
+		require.NotContains(t, rest, hostile.Marker)
+		require.Empty(t, hostile.InTerminal(strings.NewReplacer("<\u200b", "", "\r", "").Replace(c.Description)))
+		require.NoError(t, c.Check())
+	}
 }
 
 func TestTheRunForAnIssueHasItsTextOfThatTimeAndItsAuthor(t *testing.T) {

@@ -34,6 +34,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/tool"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
 	"github.com/rocketgpt/orchestrator/workflows"
 )
 
@@ -131,7 +132,9 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 	}
 	retention.Exclude(blobs, db)
 	closeAll := func() { _ = blobs.Close(); db.Close() }
-	workspaces, err := setup.Workspaces(o.Config, o.DataDir, blobs)
+	workspaces, err := setup.Workspaces(o.Config, o.DataDir, blobs, func(w *workspace.Options) {
+		w.MaxSpareDirs, w.MinFreeForSpares = o.Config.Worker.SpareDirectories, o.Config.Worker.SpareFree.Int64()
+	})
 	if err != nil {
 		closeAll()
 		return nil, nil, err

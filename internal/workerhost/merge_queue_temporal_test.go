@@ -4,12 +4,8 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,45 +24,17 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/forge/forgetest"
-	"github.com/rocketgpt/orchestrator/internal/freeport"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
 	"github.com/rocketgpt/orchestrator/internal/store/verdicts"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
-	"github.com/rocketgpt/orchestrator/internal/temporal"
+	"github.com/rocketgpt/orchestrator/internal/temporal/temporaltest"
 	"github.com/rocketgpt/orchestrator/workflows"
 )
 
 // recordEnv names a directory in which the history of this test's queue is recorded for the replay test.
 const recordEnv = "RGPT_RECORD_QUEUE"
-
-// realTemporal starts Temporal, and returns a client.
-func realTemporal(t *testing.T) client.Client {
-	t.Helper()
-	program, err := filepath.Abs("../../bin/temporal-devserver")
-	require.NoError(t, err)
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("it needs bin/temporal-devserver: make devserver")
-	}
-	dir := t.TempDir()
-	port, err := freeport.Take(t.Context())
-	require.NoError(t, err)
-	ui, err := freeport.Take(t.Context())
-	require.NoError(t, err)
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	cmd := exec.CommandContext(t.Context(), program, "--port", strconv.Itoa(port), "--ui-port", strconv.Itoa(ui), "--namespace", "default",
-		"--ready-file", filepath.Join(dir, "ready"), "--db-filename", filepath.Join(dir, "temporal.db"))
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	await.Until(t, "Temporal is ready", func() bool { _, err := os.Stat(filepath.Join(dir, "ready")); return err == nil })
-	settings := config.Default().Temporal
-	settings.Address, settings.Namespace = address, "default"
-	c, err := temporal.Connect(t.Context(), settings, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
-}
 
 // startQueueWorkers starts the workers that a merge queue needs. The returned function stops them.
 func (w *queueWorld) startQueueWorkers(t *testing.T, c client.Client) (halt func()) {
@@ -96,7 +64,7 @@ func (w *queueWorld) startQueueWorkers(t *testing.T, c client.Client) (halt func
 func TestAQueueContinuesWhereItsWorkersStopped(t *testing.T) {
 	t.Parallel()
 	w := newQueueWorld(t)
-	c := realTemporal(t)
+	c := temporaltest.Connect(t)
 	w.parts.Temporal = c
 	halt := w.startQueueWorkers(t, c)
 	runs := w.control(t, c)
@@ -111,10 +79,11 @@ func TestAQueueContinuesWhereItsWorkersStopped(t *testing.T) {
 			bad = pr.Number
 		}
 		add := control.QueueRequest{Action: contract.QueueAdd, PullRequest: pr.URL, By: "ann", Key: fmt.Sprint("add/", i)}
-		for range 2 { // the second one is a repeat
+		for range 2 { // the second one is a repeat, with another spelling of the repository
 			ack, err := runs.CommandQueue(t.Context(), add)
 			require.NoError(t, err)
 			require.NotEmpty(t, ack.Message)
+			add.PullRequest = strings.Replace(pr.URL, queuedRepo, strings.ToUpper(queuedRepo), 1)
 		}
 	}
 	_, err := runs.CommandQueue(t.Context(), control.QueueRequest{Action: contract.QueueSkip, PullRequest: w.hub.URL() + "/" + queuedRepo + "/pull/999"})
@@ -133,6 +102,7 @@ func TestAQueueContinuesWhereItsWorkersStopped(t *testing.T) {
 	ended := func() (q mergequeues.MergeQueue) {
 		all, err := mergequeues.List(t.Context(), w.parts.Store, mergequeues.Filter{Ended: 100})
 		require.NoError(t, err)
+		require.Len(t, all, 1)
 		return all[0]
 	}
 	for n := 1; n <= 4; n++ {

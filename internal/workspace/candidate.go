@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
@@ -95,7 +96,8 @@ func (r *mirror) mergeHead(ctx context.Context, base string, onto *Candidate, h 
 	return MergedHead{Tree: tree}, nil
 }
 
-// mergeCommits merges two commits. It returns the paths that conflict, if any do.
+// mergeCommits merges two commits. It returns the paths that conflict, if any do: then the tree has
+// conflict markers, with the ids of the commits. Without a tree, the commits have no common history.
 func (r *mirror) mergeCommits(ctx context.Context, ours, theirs string) (tree string, conflicts []string, err error) {
 	out, err := r.run(ctx, call{args: []string{"merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs}})
 	var ge *gitError
@@ -104,7 +106,7 @@ func (r *mirror) mergeCommits(ctx context.Context, ours, theirs string) (tree st
 		if err == nil {
 			return fields[0], nil, nil
 		}
-		return "", conflictPaths(fields[1:]), nil
+		return fields[0], conflictPaths(fields[1:]), nil
 	}
 	if ge != nil && strings.Contains(ge.stderr, "unrelated histories") {
 		return "", []string{"."}, nil
@@ -139,7 +141,7 @@ func (m *Manager) history(ctx context.Context, remote string, commits []string) 
 	if lock, err = m.locks.shared(ctx, r.useLock()); err != nil {
 		return nil, nil, err
 	}
-	if err = r.fetchWhole(ctx, commits); err == nil {
+	if err = r.fetchWhole(ctx, r.source, "queue", commits); err == nil {
 		err = r.makeBootDir()
 	}
 	if err != nil {
@@ -149,13 +151,16 @@ func (m *Manager) history(ctx context.Context, remote string, commits []string) 
 	return r, lock, nil
 }
 
-func (r *mirror) fetchWhole(ctx context.Context, commits []string) error {
+// fetchWhole fetches commits of a repository with their whole history, for a purpose.
+func (r *mirror) fetchWhole(ctx context.Context, from source, purpose string, commits []string) error {
 	lock, err := r.m.locks.exclusive(ctx, r.fetchLock())
 	if err != nil {
 		return err
 	}
 	defer lock.release()
-	if err := r.checkSource(ctx); err != nil {
+	there := *r
+	there.source = from
+	if err := there.checkSource(ctx); err != nil {
 		return err
 	}
 	if err := r.init(ctx, len(commits[0])); err != nil {
@@ -169,17 +174,154 @@ func (r *mirror) fetchWhole(ctx context.Context, commits []string) error {
 	}
 	var specs []string
 	for i, c := range commits { // the references of the last time are replaced
-		specs = append(specs, "+"+c+":refs/rgpt/queue/"+strconv.Itoa(i))
+		specs = append(specs, "+"+c+":refs/rgpt/"+purpose+"/"+strconv.Itoa(i))
 	}
-	err = r.runFetch(ctx, lock, option, specs...)
+	err = there.runFetch(ctx, lock, option, specs...)
 	var ge *gitError
 	if errors.As(err, &ge) && strings.Contains(ge.stderr, "not our ref") {
-		return repoFault("%s does not have all of the commits %s", r.source, strings.Join(commits, ", "))
+		return repoFault("%s does not have all of the commits %s", from, strings.Join(commits, ", "))
 	}
 	if err != nil {
-		return remoteFault(err, "could not fetch the history of %s", escapePercent(r.source.String()))
+		return remoteFault(err, "could not fetch the history of %s", escapePercent(from.String()))
 	}
 	return nil
+}
+
+// Ahead are the commits in the history of a commit that a branch does not have.
+type Ahead struct {
+	Total   int
+	Commits []MergeHead // the newest of them, with the first lines of their messages
+}
+
+// Ahead returns the commits up to the base of a repository that a branch of one of its remotes does not have: they
+// would be merged into the branch with every change of the base. At most so many are named.
+func (m *Manager) Ahead(ctx context.Context, repo contract.Repo, remote, branch string, most int) (Ahead, error) {
+	ref, err := m.branchRef(ctx, branch)
+	if err != nil {
+		return Ahead{}, err
+	}
+	src, err := parseSource(repo.URL)
+	if err != nil {
+		return Ahead{}, err
+	}
+	at, err := m.remote(ctx, src, remote)
+	if err != nil {
+		return Ahead{}, err
+	}
+	refs, err := m.remoteIDs(ctx, m.options.CacheDir, at, ref)
+	if err != nil {
+		return Ahead{}, err
+	}
+	tip := refs[ref]
+	if tip == "" {
+		return Ahead{}, repoFault("%s has no branch %s", at, branch)
+	}
+	wanted := []string{repo.Base}
+	if at == src {
+		wanted = append(wanted, tip)
+	}
+	r, lock, err := m.history(ctx, repo.URL, wanted)
+	if err != nil {
+		return Ahead{}, err
+	}
+	defer lock.release()
+	if at != src {
+		if _, err := r.fetchFrom(ctx, at, tip); err != nil {
+			return Ahead{}, err
+		}
+	}
+	count, err := r.git(ctx, "rev-list", "--count", tip+".."+repo.Base)
+	if err != nil {
+		return Ahead{}, localFault(err, "could not count the commits that %s does not have", branch)
+	}
+	out := Ahead{}
+	if out.Total, err = strconv.Atoi(strings.TrimSpace(count)); err != nil || out.Total == 0 {
+		return out, err
+	}
+	list, err := r.git(ctx, "log", "-z", "--max-count="+strconv.Itoa(most), "--format=%H %s", tip+".."+repo.Base)
+	if err != nil {
+		return Ahead{}, localFault(err, "could not list the commits that %s does not have", branch)
+	}
+	for entry := range strings.SplitSeq(strings.Trim(list, "\x00"), "\x00") {
+		commit, subject, _ := strings.Cut(entry, " ")
+		out.Commits = append(out.Commits, MergeHead{commit, oneLine(subject)})
+	}
+	return out, nil
+}
+
+// maxRebased is the maximum number of commits of a rebase, made here or compared by Rebased.
+const maxRebased = 200
+
+// Rebased reports whether one commit is nothing but a rebase of another one onto a branch, whose newest commit is
+// tip: the commits before them that are not on the branch have the same authors and messages, and each has
+// exactly the files that the other one gives when it is merged into the commit of the branch where the rebase
+// begins. It is false if there are too many commits to compare.
+func (m *Manager) Rebased(ctx context.Context, remote, tip, from, to string) (bool, error) {
+	r, lock, err := m.history(ctx, remote, []string{tip, from, to})
+	if err != nil {
+		return false, err
+	}
+	defer lock.release()
+	out, err := r.run(ctx, call{args: []string{"merge-base", tip, to}})
+	var ge *gitError
+	if errors.As(err, &ge) && ge.code == 1 {
+		return false, nil // unrelated histories
+	}
+	if err != nil {
+		return false, localFault(err, "could not find where %.12s begins", to)
+	}
+	base := strings.TrimSpace(string(out))
+	before, err := r.written(ctx, tip, from)
+	if err != nil {
+		return false, err
+	}
+	after, err := r.written(ctx, tip, to)
+	if err != nil || len(before) == 0 || len(before) != len(after) || len(before) > maxRebased {
+		return false, err
+	}
+	for i, b := range before {
+		if b.said != after[i].said {
+			return false, nil
+		}
+		merged, conflicts, err := r.mergeCommits(ctx, base, b.commit)
+		if err != nil || len(conflicts) > 0 {
+			return false, err
+		}
+		tree, err := r.treeOfCommit(ctx, after[i].commit)
+		if err != nil || tree != merged {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// writtenCommit is a commit with what its author says.
+type writtenCommit struct {
+	commit, said string
+}
+
+// written returns the commits up to one that are not on a branch, the oldest first, at most one more than
+// maxRebased.
+func (r *mirror) written(ctx context.Context, tip, commit string) ([]writtenCommit, error) {
+	out, err := r.run(ctx, call{args: []string{
+		"log", "-z", "--reverse", "--topo-order", "--max-count=" + strconv.Itoa(maxRebased+1), "--date=raw", "--format=%H%n%an%n%ae%n%ad%n%P%n%B", tip + ".." + commit,
+	}})
+	if err != nil {
+		return nil, localFault(err, "could not list the commits of %.12s", commit)
+	}
+	var all []writtenCommit
+	for entry := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
+		if entry == "" {
+			continue
+		}
+		lines := strings.SplitN(entry, "\n", 6)
+		if len(lines) < 6 {
+			continue
+		}
+		merges := strings.Count(lines[4], " ")
+		all = append(all, writtenCommit{lines[0], strings.Join(append(lines[1:4], strings.TrimRight(lines[5], "\n"), strconv.Itoa(merges)), "\n")})
+	}
+	return all, nil
 }
 
 // TreeOf returns the tree of a commit of a repository, which is fetched if necessary.

@@ -12,7 +12,7 @@ import (
 )
 
 // CleanUp removes the directories of a key and of all keys below it: "42" includes "42/step-001/1",
-// but not "421". It waits until they are no longer in use.
+// but not "421". It waits until they are no longer in use. Some are kept as spares, under no key.
 func (m *Manager) CleanUp(ctx context.Context, key string) error {
 	name, err := dirName(strings.TrimSuffix(key, "/"))
 	if err != nil {
@@ -31,7 +31,7 @@ func (m *Manager) CleanUp(ctx context.Context, key string) error {
 		if err != nil {
 			return err
 		}
-		failed = errors.Join(failed, m.removeDir(lock, dir))
+		failed = errors.Join(failed, m.retire(lock, dir))
 	}
 	return failed
 }
@@ -51,6 +51,9 @@ func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, fir
 			return wrapf(context.Cause(ctx), "the sweep was stopped")
 		}
 		first, _, _ := strings.Cut(dir, "+")
+		if first == spareKey {
+			continue // no run's; Prune removes it
+		}
 		if _, asked := answers[first]; !asked {
 			gone, err := ended(ctx, first)
 			answers[first] = gone && err == nil
@@ -81,7 +84,7 @@ func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 	if err != nil {
 		return err
 	}
-	var failed error
+	failed := m.pruneSpares()
 	for _, dir := range names {
 		if ctx.Err() != nil {
 			return wrapf(context.Cause(ctx), "pruning was stopped")
@@ -108,10 +111,7 @@ func (m *Manager) removeDir(lock *heldLock, dir string) error {
 	if err := removeTree(filepath.Join(m.dirsRoot(), dir)); err != nil {
 		return wrapf(err, "could not remove a workspace directory")
 	}
-	if err := lock.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return wrapf(err, "could not remove a lock file")
-	}
-	return nil
+	return removeLock(lock)
 }
 
 func (m *Manager) pruneMirrors(ctx context.Context, before time.Time) error {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,8 @@ import (
 //
 //	work/   the work tree, all that a sandbox sees
 //	index   git's index
-//	tree    the marker: repository, boot and tree that work holds, and whether
-//	        the index is behind
+//	tree    the marker: repository, boot and tree that work holds, whether the
+//	        index is behind, and whether the directory is plain or reused
 //
 // The marker is absent while the directory may be written to, so the remains of a crash are never
 // mistaken for a state.
@@ -32,7 +33,10 @@ type Dir struct {
 	baseTree string
 	writable bool
 	since    time.Time // when it was opened for writing
+	held     string    // the tree on disk, while it is known
 	stale    bool      // the index is behind the tree
+	plain    bool      // only this package and the tools for files ever wrote to it; see SaveFile
+	reused   bool      // it was a spare, so files may be older than this run
 	excludes string    // patterns that Save skips in addition to the repository's own; see Ignore
 	use      *heldLock
 	lock     *heldLock
@@ -45,12 +49,27 @@ type Dir struct {
 // The key is a path-like name such as "42/step-001/1". The next Open undoes changes that were not
 // saved.
 func (m *Manager) Open(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
+	return m.open(ctx, ws, key, func(d *Dir) error {
+		if err := d.prepare(ctx, false); err != nil || !d.reused {
+			return err
+		}
+		return d.renew(ctx)
+	})
+}
+
+// OpenFiles is Open for a writer that runs no commands: files may have been written long ago, by an ended
+// run.
+func (m *Manager) OpenFiles(ctx context.Context, ws contract.Workspace, key string) (*Dir, error) {
+	return m.open(ctx, ws, key, func(d *Dir) error { return d.prepare(ctx, true) })
+}
+
+func (m *Manager) open(ctx context.Context, ws contract.Workspace, key string, prepare func(*Dir) error) (*Dir, error) {
 	d, err := m.attach(ctx, ws, key)
 	if err != nil {
 		return nil, err
 	}
 	if d.lock, err = m.locks.exclusive(ctx, d.lockPath()); err == nil {
-		if err = d.prepare(ctx); err == nil {
+		if err = prepare(d); err == nil {
 			err = d.removeMarker()
 		}
 	}
@@ -83,7 +102,7 @@ func (m *Manager) View(ctx context.Context, ws contract.Workspace, key string) (
 		if d.lock, err = m.locks.exclusive(ctx, d.lockPath()); err != nil {
 			break
 		}
-		if err = d.prepare(ctx); err == nil {
+		if err = d.prepare(ctx, true); err == nil {
 			err = d.writeMarker()
 		}
 		if err != nil {
@@ -131,26 +150,62 @@ func (d *Dir) Close() {
 func (d *Dir) lockPath() string {
 	return d.m.dirLock(filepath.Base(d.root))
 }
-func (d *Dir) markerPath() string { return filepath.Join(d.root, "tree") }
+func (d *Dir) markerPath() string { return filepath.Join(d.root, markerName) }
 func (d *Dir) indexPath() string  { return filepath.Join(d.root, "index") }
 
-// staleIndex is the suffix of the marker if SaveFile recorded changes that are not in git's index.
-const staleIndex = " stale"
+const markerName = "tree"
 
-func (d *Dir) marker(tree string) string {
-	return strings.Join([]string{d.repo.id, d.m.boot, tree}, " ")
+// mark is what the marker of a directory says.
+type mark struct {
+	repo, boot, tree string
+	stale            bool // SaveFile recorded changes that are not in git's index
+	plain, reused    bool
+}
+
+// The words at the end of a marker.
+const (
+	markStale  = "stale"
+	markPlain  = "plain"
+	markReused = "reused"
+)
+
+func (k mark) String() string {
+	words := []string{k.repo, k.boot, k.tree}
+	if k.stale {
+		words = append(words, markStale)
+	}
+	if k.plain {
+		words = append(words, markPlain)
+	}
+	if k.reused {
+		words = append(words, markReused)
+	}
+	return strings.Join(words, " ") + "\n"
+}
+
+// readMark reads a marker; false if there is none.
+func readMark(path string) (mark, bool) {
+	content, err := os.ReadFile(path)
+	words := strings.Split(strings.TrimSuffix(string(content), "\n"), " ")
+	if err != nil || len(words) < 3 {
+		return mark{}, false
+	}
+	flags := words[3:]
+	return mark{
+		repo: words[0], boot: words[1], tree: words[2],
+		stale: slices.Contains(flags, markStale), plain: slices.Contains(flags, markPlain), reused: slices.Contains(flags, markReused),
+	}, true
 }
 
 // readMarker reports whether the directory's content is known at all, and whether it is
 // already the wanted tree.
 func (d *Dir) readMarker() (trusted, wanted bool) {
-	content, err := os.ReadFile(d.markerPath())
-	if err != nil {
+	k, ok := readMark(d.markerPath())
+	if !ok || k.repo != d.repo.id || k.boot != d.m.boot {
 		return false, false
 	}
-	var marker string
-	marker, d.stale = strings.CutSuffix(strings.TrimSuffix(string(content), "\n"), staleIndex)
-	return strings.HasPrefix(marker, d.marker("")), marker == d.marker(d.ws.Tree)
+	d.held, d.stale, d.plain, d.reused = k.tree, k.stale, k.plain, k.reused
+	return true, k.tree == d.ws.Tree
 }
 
 func (d *Dir) removeMarker() error {
@@ -161,18 +216,16 @@ func (d *Dir) removeMarker() error {
 }
 
 func (d *Dir) writeMarker() error {
-	marker := d.marker(d.ws.Tree)
-	if d.stale {
-		marker += staleIndex
-	}
-	if err := writeFile(d.markerPath(), marker+"\n"); err != nil {
+	k := mark{repo: d.repo.id, boot: d.m.boot, tree: d.ws.Tree, stale: d.stale, plain: d.plain, reused: d.reused}
+	if err := writeFile(d.markerPath(), k.String()); err != nil {
 		return wrapf(err, "cannot write to a workspace directory")
 	}
 	return nil
 }
 
-// prepare sets the directory's content to the wanted tree; the caller has the exclusive lock.
-func (d *Dir) prepare(ctx context.Context) error {
+// prepare sets the directory's content to the wanted tree; the caller has the exclusive lock. A directory
+// whose content is unknown may be replaced with a spare one.
+func (d *Dir) prepare(ctx context.Context, spare bool) error {
 	trusted, wanted := d.readMarker()
 	if wanted {
 		return nil
@@ -180,15 +233,43 @@ func (d *Dir) prepare(ctx context.Context) error {
 	if err := d.repo.ensure(ctx, d.ws, d.baseTree); err != nil {
 		return err
 	}
+	if !trusted && spare {
+		taken, err := d.takeSpare()
+		if err != nil {
+			return err
+		}
+		if taken {
+			trusted, wanted = d.readMarker()
+			if d.reused = trusted; wanted {
+				return d.writeMarker()
+			}
+		}
+	}
 	if err := d.removeMarker(); err != nil {
 		return err
 	}
 	if !trusted {
-		if err := d.wipe(); err != nil {
-			return err
+		return d.fill(ctx)
+	}
+	if d.plain {
+		begun, err := d.turn(d.held)
+		if err == nil {
+			return nil
+		}
+		if begun {
+			return d.fill(ctx) // the content is unknown now
 		}
 	}
-	return d.checkOut(ctx, trusted)
+	return d.checkOut(ctx, true)
+}
+
+// fill writes all files to a directory whose content is unknown.
+func (d *Dir) fill(ctx context.Context) error {
+	if err := d.wipe(); err != nil {
+		return err
+	}
+	d.plain, d.reused = true, false
+	return d.checkOut(ctx, false)
 }
 
 // wipe empties a directory whose content is unknown.

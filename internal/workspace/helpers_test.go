@@ -48,7 +48,7 @@ func (b dirBlobs) Get(_ context.Context, digest string) ([]byte, error) {
 
 func newManager(t testing.TB, change ...func(*Options)) *Manager {
 	t.Helper()
-	options := Options{CacheDir: filepath.Join(t.TempDir(), "cache"), Blobs: dirBlobs{t.TempDir()}}
+	options := Options{CacheDir: filepath.Join(t.TempDir(), "cache"), Blobs: dirBlobs{t.TempDir()}, MaxSpareDirs: 8}
 	for _, f := range change {
 		f(&options)
 	}

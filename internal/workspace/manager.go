@@ -38,7 +38,7 @@ const (
 )
 
 // Options configure a Manager. CacheDir and Blobs are required; any other field that is zero has
-// its default.
+// its default, unless it says otherwise.
 type Options struct {
 	// CacheDir is where mirrors and directories are stored. Processes on one host may share it;
 	// hosts must not.
@@ -55,6 +55,11 @@ type Options struct {
 	// MaxRepositoryFiles and MaxRepositoryBytes limit how large a repository this host accepts.
 	MaxRepositoryFiles int64
 	MaxRepositoryBytes int64
+	// MaxSpareDirs limits the directories of ended runs that are kept for each repository; 0: none are
+	// kept.
+	MaxSpareDirs int
+	// MinFreeForSpares is the free space, in bytes, below which none are kept.
+	MinFreeForSpares int64
 	// LinkedFolders are directories where repositories on this host may have external data:
 	// borrowed objects or separate git directories.
 	LinkedFolders []string

@@ -83,23 +83,32 @@ func (m *Manager) CommitsOnto(ctx context.Context, repo contract.Repo, parent st
 		defer held.release()
 		tree = at
 	}
+	return r.commitStages(ctx, repo, baseTree, head, tree, stages, messages)
+}
+
+// commitStages makes a commit for each stage that changes something, on top of a commit with a tree, and
+// returns the last one.
+func (r *mirror) commitStages(ctx context.Context, repo contract.Repo, baseTree, head, tree string, stages []contract.Workspace, messages []CommitMessage) (string, error) {
 	for i, stage := range stages {
 		if stage.Tree == tree {
 			continue
 		}
-		if err := r.ensure(ctx, stage.Of(contract.Workspace{Repo: repo.URL, Base: repo.Base}), baseTree); err != nil {
+		err := r.ensure(ctx, stage.Of(contract.Workspace{Repo: repo.URL, Base: repo.Base}), baseTree)
+		if err != nil {
 			return "", err
 		}
-		msg := messages[i]
-		head, err = r.writeCommit(commitObject{
-			tree: stage.Tree, parent: head, name: msg.AuthorName, email: msg.AuthorEmail, date: msg.Date, message: msg.text(),
-		})
-		if err != nil {
+		c := messages[i].commit(stage.Tree, head)
+		if head, err = r.writeCommit(c); err != nil {
 			return "", err
 		}
 		tree = stage.Tree
 	}
 	return head, nil
+}
+
+// commit returns a commit with this message.
+func (c CommitMessage) commit(tree, parent string) commitObject {
+	return commitObject{tree: tree, parent: parent, name: c.AuthorName, email: c.AuthorEmail, date: c.Date, message: c.text()}
 }
 
 // PublishOptions specify an additional push target and the commit to replace.

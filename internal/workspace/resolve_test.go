@@ -154,6 +154,23 @@ func TestAHostThatCannotBeReachedIsSaidOnce(t *testing.T) {
 	require.Equal(t, 1, strings.Count(err.Error(), "unable to access"), err)
 }
 
+// A host whose server was killed may still have a proxy that answers.
+func TestAConnectionThatBreaksIsAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{
+		"fatal: unable to access 'https://h/o/r.git/': Empty reply from server",
+		"fatal: unable to access 'https://h/o/r.git/': Recv failure: Connection reset by peer",
+		"fatal: unable to access 'https://h/o/r.git/': OpenSSL SSL_connect: SSL_ERROR_SYSCALL in connection to h:443",
+		"fatal: unable to access 'https://h/o/r.git/': OpenSSL SSL_read: error:0A000126:SSL routines::unexpected eof while reading, errno 0",
+		"fatal: unable to access 'https://h/o/r.git/': GnuTLS recv error (-110): The TLS connection was non-properly terminated.",
+		"fatal: unable to access 'https://h/o/r.git/': transfer closed with outstanding read data remaining",
+		"send-pack: unexpected disconnect while reading sideband packet",
+	} {
+		f := fault.Of(remoteFault(&gitError{command: "push", code: 128, stderr: said}, "push"))
+		require.Equal(t, []any{contract.ClassInfra, contract.CodeUnavailable}, []any{f.Class, f.Code}, said)
+	}
+}
+
 func TestTransportsThatNameAProgramAndSecretsInURLsAreRefused(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)

@@ -24,6 +24,7 @@ func (d *Dir) Save(ctx context.Context) (contract.Workspace, error) {
 	if err := d.removeMarker(); err != nil {
 		return contract.Workspace{}, err
 	}
+	d.plain = false
 	found, err := d.scrub()
 	if err != nil {
 		return contract.Workspace{}, err
@@ -53,6 +54,7 @@ func (d *Dir) Unchanged() error {
 	if !d.writable || d.lock == nil {
 		return nil
 	}
+	d.plain = false // a command may have changed what git does not see
 	return d.writeMarker()
 }
 

@@ -21,7 +21,10 @@ func (d *Dir) SaveFile(ctx context.Context, path string) (contract.Workspace, er
 	if !d.writable || d.lock == nil {
 		return contract.Workspace{}, notWritable()
 	}
-	tree, err := d.treeWith(path)
+	tree, gone, err := d.treeWith(path)
+	if gone {
+		d.plain = false // directories may be empty now, which no tree describes
+	}
 	if errors.Is(err, errNeedsGit) {
 		return d.Save(ctx)
 	}
@@ -53,44 +56,44 @@ func plainParts(path string) ([]string, bool) {
 	return parts, true
 }
 
-// treeWith returns the tree, updated with one file from the work tree.
-func (d *Dir) treeWith(path string) (string, error) {
+// treeWith returns the tree, updated with one file from the work tree, and whether that file is gone.
+func (d *Dir) treeWith(path string) (tree string, gone bool, err error) {
 	parts, plain := plainParts(path)
 	if !plain || len(d.ws.Tree) != sha1Length {
-		return "", errNeedsGit
+		return "", false, errNeedsGit
 	}
 	root, err := os.OpenRoot(d.Path())
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	defer root.Close()
 	there, tracked, err := d.repo.find(d.ws.Tree, parts)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if tracked && !there.isFile() {
-		return "", errNeedsGit
+		return "", false, errNeedsGit
 	}
 	mode, content, err := readPlain(root, parts)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	if !tracked && (mode == "" || mayBeIgnored(root, parts)) {
-		return "", errNeedsGit
+		return "", false, errNeedsGit
 	}
 	var leaf *treeEntry
 	if mode != "" {
 		id, err := d.repo.writeObject(kindBlob, sha1Length, content)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		leaf = &treeEntry{mode: mode, id: id}
 	}
-	tree, err := d.repo.withFile(d.ws.Tree, parts, leaf)
+	tree, err = d.repo.withFile(d.ws.Tree, parts, leaf)
 	if err == nil && tree == "" {
 		tree, err = d.repo.writeTreeObject(nil)
 	}
-	return tree, err
+	return tree, mode == "", err
 }
 
 // readPlain reads a regular file whose path has no links; mode "" means that it does not exist.

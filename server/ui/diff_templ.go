@@ -990,14 +990,14 @@ func diffPlan(d diff.Diff) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(d.Plan.StepsAdded)+len(d.Plan.StepsRemoved)+len(d.Plan.StepsChanged)+len(d.Plan.Changed) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<div class=\"body scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Plans side by side\"><table class=\"table top\"><thead><tr><th></th><th>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<div class=\"body scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Plans side by side\"><table class=\"table top\"><thead><tr><th>Part</th><th>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var42 string
 			templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(d.Left.Name())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 231, Col: 44}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 231, Col: 48}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
 			if templ_7745c5c3_Err != nil {
@@ -1010,7 +1010,7 @@ func diffPlan(d diff.Diff) templ.Component {
 			var templ_7745c5c3_Var43 string
 			templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(d.Right.Name())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 231, Col: 71}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 231, Col: 75}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 			if templ_7745c5c3_Err != nil {
@@ -2017,14 +2017,14 @@ func diffNumbers(d diff.Diff) templ.Component {
 			templ_7745c5c3_Var83 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 158, "<section class=\"box flat\" id=\"diff-numbers\"><header><h2>Timing, cost, and counts</h2></header><div class=\"body scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Numbers side by side\"><table class=\"table\"><caption class=\"sr\">All numbers side by side</caption> <thead><tr><th class=\"grow\"></th><th class=\"num\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 158, "<section class=\"box flat\" id=\"diff-numbers\"><header><h2>Timing, cost, and counts</h2></header><div class=\"body scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Numbers side by side\"><table class=\"table\"><caption class=\"sr\">All numbers side by side</caption> <thead><tr><th class=\"grow\">Number</th><th class=\"num\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var84 string
 		templ_7745c5c3_Var84, templ_7745c5c3_Err = templ.JoinStringErrs(d.Left.Name())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 566, Col: 68}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 566, Col: 74}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var84))
 		if templ_7745c5c3_Err != nil {
@@ -2037,7 +2037,7 @@ func diffNumbers(d diff.Diff) templ.Component {
 		var templ_7745c5c3_Var85 string
 		templ_7745c5c3_Var85, templ_7745c5c3_Err = templ.JoinStringErrs(d.Right.Name())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 566, Col: 107}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `diff.templ`, Line: 566, Col: 113}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var85))
 		if templ_7745c5c3_Err != nil {

@@ -1148,7 +1148,7 @@ func whatWasTried(c HealCard) templ.Component {
 			}
 		}
 		if rows := changedSettings(c); len(rows) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "<table class=\"table\"><caption class=\"sr\">Parameters before and after</caption> <thead><tr><th></th><th>Before</th><th>After</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 81, "<table class=\"table\"><caption class=\"sr\">Parameters before and after</caption> <thead><tr><th>Parameter</th><th>Before</th><th>After</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -44,6 +44,7 @@ type options struct {
 // The sections of the report, in their order.
 const (
 	sectionRuns    = "runs"    // one at a time and in parallel, compared with bare workflows
+	sectionTwin    = "twin"    // compared with the same work in one process, without durability
 	sectionCLI     = "cli"     // overhead of the command line
 	sectionRestart = "restart" // a worker killed and restarted
 	sectionHeal    = "heal"    // from a failure to the next attempt, and the start of a replay
@@ -61,7 +62,7 @@ const (
 )
 
 func sections() []string {
-	return []string{sectionRuns, sectionCLI, sectionHeal, sectionDeliberations, sectionRestart, sectionBuild, sectionDashboard, sectionCoverage, sectionModels, sectionGate}
+	return []string{sectionRuns, sectionTwin, sectionCLI, sectionHeal, sectionDeliberations, sectionRestart, sectionBuild, sectionDashboard, sectionCoverage, sectionModels, sectionGate}
 }
 
 func main() {
@@ -150,6 +151,7 @@ func appendTo(list *[]string) func(string) error {
 type results struct {
 	Host          host                `json:"host"`
 	Phases        []phaseResult       `json:"phases,omitempty"`
+	Twin          []twinResult        `json:"twin,omitempty"`
 	CLI           *cliResult          `json:"cli,omitempty"`
 	Heal          *healResult         `json:"heal,omitempty"`
 	Deliberations *deliberationResult `json:"deliberations,omitempty"`
@@ -229,6 +231,11 @@ func measureStack(ctx context.Context, o options, all *results, say func(string,
 	}
 	if slices.Contains(o.sections, sectionRuns) {
 		if all.Phases, err = measurePhases(ctx, h, o, say); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.sections, sectionTwin) {
+		if all.Twin, err = measureTwin(ctx, h, o, say); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
+	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
 // benchStack is a running stack with the connections and settings that the bench needs.
@@ -35,6 +36,8 @@ type benchStack struct {
 	views        *views.Views
 	feed         *feed.Feed
 	temporal     client.Client
+	config       *config.Config // with the repository's own settings
+	checks       checks.Settings
 	newRun       store.NewRun   // of the sample repository, without a goal
 	model        *deliveryModel // for deliberations; nil if none are measured
 	deliberation contract.DeliberationSettings
@@ -160,6 +163,7 @@ func (h *benchStack) open(ctx context.Context) error {
 		return err
 	}
 	settings, spec, err := setup.Freeze(cfg, repo)
+	h.config, h.checks = cfg, spec.Verification
 	h.newRun = store.NewRun{Project: "bench", Settings: settings, Spec: spec, MaxRetries: settings.MaxRetries}
 	return err
 }

@@ -4,9 +4,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +49,7 @@ type forgeTests struct {
 	*stackTests
 	forge *gitea.Server
 	lossy *gitea.Proxy
-	git   *httptest.Server // the forge for git, which needs encryption
+	git   *gitea.Proxy // the forge for git, which needs encryption
 }
 
 // clone creates a repository on the forge and a clone of it, whose remote is the forge.
@@ -102,21 +99,17 @@ func TestRunsOpenPullRequestsOnARealForge(t *testing.T) {
 
 // startForge starts a stack with a real forge that it reaches through a proxy. settings are more settings
 // of the forge, and pulls those of pull requests, in which %s is the name of the reviewer. more are
-// sections of the configuration.
-func startForge(t *testing.T, forge *gitea.Server, rules harness.Rules, settings, pulls, more string) *forgeTests {
+// sections of the configuration, and env are more environment variables.
+func startForge(t *testing.T, forge *gitea.Server, rules harness.Rules, settings, pulls, more string, env ...string) *forgeTests {
 	t.Helper()
-	lossy := forge.Proxy(t)
-	to, err := url.Parse(forge.URL)
-	require.NoError(t, err)
-	git := httptest.NewTLSServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }})
-	t.Cleanup(git.Close)
+	lossy, git := forge.Proxy(t), forge.TLSProxy(t)
 	authority := filepath.Join(t.TempDir(), "authority.pem")
-	require.NoError(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: git.Certificate().Raw}), 0o600))
+	require.NoError(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: git.Certificate.Raw}), 0o600))
 	if settings != "" {
 		settings = ", " + settings
 	}
 	return &forgeTests{forge: forge, lossy: lossy, git: git, stackTests: &stackTests{Stack: harness.Start(t, harness.Options{
-		Scenario: rules, Env: []string{"FORGE_TOKEN=" + forge.Bot.Token, "GIT_SSL_CAINFO=" + authority},
+		Scenario: rules, Env: append(env, "FORGE_TOKEN="+forge.Bot.Token, "GIT_SSL_CAINFO="+authority),
 		Config: fmt.Sprintf("server: {url: \"https://rgpt.example.com\"}\nforges: {work: {kind: gitea, url: %q, token_env: FORGE_TOKEN, hosts: [%q]%s}}\n"+
 			"git: {pull_request: {%s}}\n%s", lossy.URL, strings.TrimPrefix(git.URL, "https://"), settings, strings.ReplaceAll(pulls, "%s", forge.Reviewer.Login), more),
 	})}}

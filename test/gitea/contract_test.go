@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,9 @@ import (
 // requestTime is the time limit of a request in the contract. A request without a response takes as
 // long.
 const requestTime = 10 * time.Second
+
+// perPage is the number of entries of a page.
+const perPage = 3
 
 var stranger struct {
 	sync.Once
@@ -55,6 +59,10 @@ func world(t *testing.T, s *gitea.Server) forgetest.World {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if q := r.URL.Query(); q.Has("limit") { // lists of tests are short
+			q.Set("limit", strconv.Itoa(perPage))
+			r.URL.RawQuery = q.Encode()
+		}
 		broken.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {

@@ -2,6 +2,7 @@ package gitea_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,4 +50,40 @@ func TestAKilledServerStartsAgainWithItsAddressAndData(t *testing.T) {
 	require.ErrorContains(t, err, "EOF")
 	require.Equal(t, 1, p.Lost())
 	s.Stop(t)
+}
+
+func TestATestActsDuringARequest(t *testing.T) {
+	t.Parallel()
+	s := gitea.Shared(t)
+	repo := s.Repository(t, nil)
+	p := gitea.NewProxy(t)
+	issues := func() int {
+		var all []struct{ Number int64 }
+		s.Do(t, s.Owner, http.MethodGet, "/repos/"+repo+"/issues", nil, &all)
+		return len(all)
+	}
+	create := func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+"/api/v1/repos/"+repo+"/issues", strings.NewReader(`{"title": "An issue"}`))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Authorization", "token "+s.Owner.Token)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		require.Equal(t, http.StatusCreated, resp.StatusCode)
+		return nil
+	}
+	require.Error(t, create(), "nothing is there yet")
+	p.Forward(t, s.URL)
+	var seen []int
+	match := func(r *http.Request) bool { return r.Method == http.MethodPost }
+	p.Meet(&gitea.Meeting{Match: match, Before: func() { seen = append(seen, issues()) }})
+	p.Meet(&gitea.Meeting{Match: match, After: func() bool { seen = append(seen, issues()); return true }})
+	require.NoError(t, create())
+	require.ErrorContains(t, create(), "EOF", "its answer is lost")
+	require.NoError(t, create(), "each meeting takes place once")
+	require.Equal(t, []int{0, 2}, seen)
+	require.Equal(t, 1, p.Lost())
 }

@@ -42,11 +42,11 @@ func (s *Stack) Histories(tb testing.TB, run int64) []History {
 	for _, h := range heals {
 		ids = append(ids, contract.HealWorkflowID(run, h.Number), contract.RepairWorkflowID(run, h.Number))
 	}
-	return s.historiesOf(tb, ids)
+	return s.HistoriesOf(tb, ids...)
 }
 
-// historiesOf reads the histories of workflows, of which the first must exist.
-func (s *Stack) historiesOf(tb testing.TB, ids []string) []History {
+// HistoriesOf reads the histories of workflows, of which the first must exist.
+func (s *Stack) HistoriesOf(tb testing.TB, ids ...string) []History {
 	tb.Helper()
 	c := s.Temporal(tb)
 	var all []History
@@ -113,6 +113,7 @@ func (h History) Replay(tb testing.TB) {
 	workflows.RegisterDeliberation(replayer)
 	workflows.RegisterAttempts(replayer)
 	workflows.RegisterMember(replayer)
+	workflows.RegisterMergeQueue(replayer)
 	err = replayer.ReplayWorkflowHistoryWithOptions(noAnswer, h.History, worker.ReplayWorkflowHistoryOptions{
 		OriginalExecution: workflow.Execution{ID: h.WorkflowID, RunID: h.Events[0].GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},
 	})

@@ -49,7 +49,7 @@ func (s *Stack) PipelineHistories(tb testing.TB, p store.Pipeline) []History {
 	for _, m := range p.Members {
 		ids = append(ids, contract.MemberWorkflowID(p.ID, m.Member))
 	}
-	return s.historiesOf(tb, ids)
+	return s.HistoriesOf(tb, ids...)
 }
 
 // CheckPipelines checks the invariants of standalone pipelines and their recoveries: the checks of

@@ -27,6 +27,7 @@ type Provider struct {
 	respond  http.HandlerFunc // in place of the scripted model; nil: it responds
 	whom     func(Arrival) bool
 	out      atomic.Bool
+	bodies   bool
 	arrivals []Arrival
 }
 
@@ -38,6 +39,7 @@ type Arrival struct {
 	Turn        int
 	At          time.Time
 	End         time.Time // when it was answered, or its connection broke; zero: neither yet
+	Body        string    // with KeepBodies
 }
 
 // NewProvider starts a provider, whose address a stack's configuration can contain. It can respond
@@ -64,6 +66,13 @@ func (p *Provider) Forward(tb testing.TB, s *Stack) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.to = to
+}
+
+// KeepBodies keeps the bodies of requests from now on.
+func (p *Provider) KeepBodies() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bodies = true
 }
 
 // Serve lets requests from now on be answered normally.
@@ -139,6 +148,9 @@ func (p *Provider) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	i, respond, whom := len(p.arrivals), p.respond, p.whom
+	if p.bodies {
+		arrival.Body = string(body)
+	}
 	p.arrivals = append(p.arrivals, arrival)
 	p.mu.Unlock()
 	defer func() {

@@ -36,7 +36,7 @@ func (s *Stack) checkSecrets(tb testing.TB, histories []History) {
 	require.NoError(tb, err)
 	password, _ := u.User.Password()
 	require.NotEmpty(tb, password)
-	hunt := secretHunt{TB: tb, secrets: []string{s.Secret, password}}
+	hunt := secretHunt{TB: tb, secrets: append([]string{s.Secret, password}, s.hidden...)}
 	for _, folder := range []string{"logs", "artifacts", "scripted-requests.jsonl"} {
 		hunt.files(filepath.Join(s.DataDir, folder))
 	}

@@ -34,6 +34,7 @@ type Options struct {
 	Scenario Rules
 	Config   string   // rgpt.yaml of the operator, which is trusted; empty: none
 	Env      []string // additional environment variables for every command and process
+	Canaries []string // further secrets that must never appear
 }
 
 // Stack is a running stack in its own directory.
@@ -46,6 +47,7 @@ type Stack struct {
 	bin    string
 	env    []string
 	canary string // digest of a directory that must not change
+	hidden []string
 
 	open                       sync.Mutex
 	db                         *store.Store
@@ -83,7 +85,7 @@ func New(tb testing.TB, o Options) *Stack {
 	require.NoError(tb, err)
 	s := &Stack{
 		Dir: dir, DataDir: filepath.Join(dir, "data"), Work: filepath.Join(dir, "work"), bin: Binaries(tb),
-		Secret: fmt.Sprintf("sk-canary%dq7Zt4Lw9Xn2Vb6Rm", os.Getpid()),
+		Secret: fmt.Sprintf("sk-canary%dq7Zt4Lw9Xn2Vb6Rm", os.Getpid()), hidden: o.Canaries,
 	}
 	WriteFiles(tb, filepath.Join(dir, "canary"), map[string]string{"a.txt": "untouched\n", "deep/b.txt": "untouched too\n"})
 	WriteFiles(tb, s.Work, map[string]string{".keep": ""})

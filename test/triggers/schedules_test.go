@@ -3,12 +3,9 @@ package triggers_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,37 +24,12 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/triggers"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
-	"github.com/rocketgpt/orchestrator/internal/temporal"
+	"github.com/rocketgpt/orchestrator/internal/temporal/temporaltest"
 	"github.com/rocketgpt/orchestrator/internal/trigger"
 	"github.com/rocketgpt/orchestrator/workflows"
 )
 
 func TestMain(m *testing.M) { os.Exit(storetest.Main(m).Run()) }
-
-// connected starts a Temporal server and returns a connection to it.
-func connected(t *testing.T) client.Client {
-	t.Helper()
-	program, err := filepath.Abs("../../bin/temporal-devserver")
-	require.NoError(t, err)
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("temporal-devserver is missing; build it with `make devserver`")
-	}
-	ready := filepath.Join(t.TempDir(), "ready.json")
-	cmd := exec.CommandContext(t.Context(), program, "--port", "0", "--headless", "--ready-file", ready)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Wait() })
-	var info struct {
-		Address string `json:"address"`
-	}
-	await.Until(t, "Temporal to serve", func() bool {
-		content, err := os.ReadFile(ready)
-		return err == nil && json.Unmarshal(content, &info) == nil
-	})
-	c, err := temporal.Connect(t.Context(), config.Temporal{Address: info.Address, Namespace: "default"}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
-}
 
 func scheduled(cron string) config.Trigger {
 	return config.Trigger{On: config.OnSchedule, Cron: cron, Zone: "Europe/Berlin", CatchUp: time.Hour}
@@ -83,7 +55,7 @@ func names(t *testing.T, c client.Client) string {
 
 func TestSchedulesFollowTheConfiguration(t *testing.T) {
 	t.Parallel()
-	c := connected(t)
+	c := temporaltest.Connect(t)
 	settings := map[string]config.Trigger{"nightly": scheduled("0 3 * * *"), "both": scheduled("0 4 13 * FRI"), "event": {On: config.OnEvent}}
 	var servers sync.WaitGroup
 	for range 3 {
@@ -131,7 +103,7 @@ func TestSchedulesFollowTheConfiguration(t *testing.T) {
 
 func TestEachTimeOfAScheduleIsOneDelivery(t *testing.T) {
 	t.Parallel()
-	c, st := connected(t), storetest.New(t)
+	c, st := temporaltest.Connect(t), storetest.New(t)
 	require.NoError(t, syncer(c, map[string]config.Trigger{"yearly": scheduled("0 4 1 * *")}).Sync(t.Context()))
 	handle := c.ScheduleClient().GetHandle(t.Context(), "trigger/yearly")
 	missed := client.ScheduleBackfillOptions{Backfill: []client.ScheduleBackfill{{

@@ -63,7 +63,11 @@ func (r *run) watchBranch(ctx workflow.Context) *contract.Failure {
 		if m == nil || err != nil {
 			return r.failureOf(err)
 		}
-		if failure := r.fixCheck(ctx, *m); failure != nil || r.continued != nil {
+		handle := r.fixCheck
+		if m.Kind == contract.CheckBase {
+			handle = r.updateBranch
+		}
+		if failure := handle(ctx, *m); failure != nil || r.continued != nil {
 			return failure
 		}
 	}
@@ -85,37 +89,49 @@ func (r *run) startWatch(ctx workflow.Context) error {
 // nextMessage waits for the next message that needs a fix, nil when the time is over.
 func (r *run) nextMessage(ctx workflow.Context) (*contract.CheckMessage, error) {
 	for {
-		left := r.Watch.Until.Sub(workflow.Now(ctx))
-		if len(r.Watch.Pending) == 0 {
-			if left <= 0 || historyFull(ctx) {
-				return nil, nil
-			}
-			if r.mustContinue(ctx) && ctx.Err() == nil {
-				if err := r.continueAsNew(ctx, ""); err != nil || r.continued != nil {
-					return nil, err
-				}
-				continue
-			}
-			if _, err := workflow.AwaitWithTimeout(ctx, left, func() bool {
-				return len(r.Watch.Pending) > 0 || historyFull(ctx) || r.mustContinue(ctx)
-			}); err != nil {
+		at := r.firstPending(ctx)
+		if at < 0 {
+			if over, err := r.awaitMessage(ctx); over || err != nil || r.continued != nil {
 				return nil, err
 			}
 			continue
 		}
-		m := r.Watch.Pending[0]
-		r.Watch.Pending = r.Watch.Pending[1:]
+		m := r.Watch.Pending[at]
+		r.Watch.Pending = slices.Delete(slices.Clone(r.Watch.Pending), at, at+1)
 		if done, err := r.lookAtBranch(ctx, m); err != nil {
 			return nil, err
 		} else if done {
 			continue
 		}
 		if why := r.outdated(m); why != "" {
-			r.ignore(ctx, m, contract.EventCheckIgnored, why)
+			r.dismiss(ctx, m, why)
 			continue
 		}
 		return &m, nil
 	}
+}
+
+// awaitMessage waits until a message can be handled, or the workflow must continue as new, which it then does.
+// It reports whether the time is over.
+func (r *run) awaitMessage(ctx workflow.Context) (over bool, err error) {
+	left := r.Watch.Until.Sub(workflow.Now(ctx))
+	if left <= 0 || historyFull(ctx) {
+		return true, nil
+	}
+	if r.mustContinue(ctx) && ctx.Err() == nil {
+		return false, r.continueAsNew(ctx, "")
+	}
+	for _, m := range r.Watch.Pending { // each has a time, as none can be handled now
+		due := r.updateDue()
+		if !isBase(m) {
+			due = *r.Watch.LookAt
+		}
+		left = min(left, due.Sub(workflow.Now(ctx)))
+	}
+	_, err = workflow.AwaitWithTimeout(ctx, left, func() bool {
+		return r.firstPending(ctx) >= 0 || historyFull(ctx) || r.mustContinue(ctx)
+	})
+	return false, err
 }
 
 // historyFull reports whether a run has had as many messages as its history can hold.
@@ -198,6 +214,9 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 // checkFixed ends the work on a check whose fix is released.
 func (r *run) checkFixed(ctx workflow.Context) *contract.Failure {
 	r.Watch.CheckName, r.Watch.Fixing = "", nil
+	if err := r.endDropped(ctx); err != nil {
+		return r.failureOf(err)
+	}
 	if err := r.flush(ctx); err != nil || r.Watch.Answering == nil {
 		return r.failureOf(err)
 	}
@@ -338,7 +357,9 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 		return fmt.Sprintf("run %d has ended (%s)", r.in.RunID, r.Status)
 	case r.Commit == "" && r.Phase != contract.PhaseReleaser:
 		return fmt.Sprintf("run %d has not released anything yet; its status is %s", r.in.RunID, r.Status)
-	case (m.Failed() || m.Kind == contract.CheckPush) && len(r.Watch.Pending) >= MaxPendingChecks:
+	case m.Kind == contract.CheckBase && !r.updates:
+		return fmt.Sprintf("run %d does not update its branch from the base (git.pull_request.update)", r.in.RunID)
+	case (m.Failed() || m.Kind == contract.CheckPush || isBase(m)) && len(r.Watch.Pending) >= MaxPendingChecks:
 		return fmt.Sprintf("%d messages are already waiting; send this one again later", MaxPendingChecks)
 	}
 	return ""
@@ -347,7 +368,9 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 // receive accepts a message. If it arrives while the release is running or another message is being
 // fixed, it waits.
 func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ack {
-	if !m.Failed() && m.Kind != contract.CheckPush {
+	if m.Kind == contract.CheckBase {
+		r.Watch.Pending = slices.DeleteFunc(r.Watch.Pending, isBase) // the newest one counts
+	} else if !m.Failed() && m.Kind != contract.CheckPush {
 		r.ignore(ctx, m, contract.EventCheckPassed, "")
 		return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " passed; no fix is needed"}
 	}

@@ -66,7 +66,7 @@ func (r *run) continueAsNew(ctx workflow.Context, next contract.Phase) error {
 	}); err != nil {
 		return err
 	}
-	if r.controls.stopping() || next == "" && len(r.Watch.Pending) > 0 {
+	if r.controls.stopping() || next == "" && r.firstPending(ctx) >= 0 {
 		return nil
 	}
 	s := snapshot{

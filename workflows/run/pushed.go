@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -16,7 +17,10 @@ import (
 // askVersions asks for the versions of the workflow that decide how messages are received. It is done
 // before anything else: their handlers cannot ask, because they run at any time.
 func (r *run) askVersions(ctx workflow.Context) {
+	p := r.in.Settings.Release.PullRequest
+	r.updates = r.in.Settings.Release.Stay > 0 && p != nil && p.Update != nil && workflow.GetVersion(ctx, "update-branch", workflow.DefaultVersion, 1) >= 1
 	r.takesPushes = r.in.Settings.Release.Stay > 0 && workflow.GetVersion(ctx, "take-pushes", workflow.DefaultVersion, 1) >= 1
+	r.looksAgain = r.takesPushes && workflow.GetVersion(ctx, "look-again", workflow.DefaultVersion, 1) >= 1
 }
 
 // from returns where the run's own changes begin.
@@ -50,13 +54,64 @@ func (r *run) lookAtBranch(ctx workflow.Context, m contract.CheckMessage) (done 
 		return true, err
 	}
 	if err != nil {
-		r.ignore(ctx, m, contract.EventCheckIgnored, "the run could not continue from what was pushed: "+fault.Of(err).Message)
-		return true, nil // the server sends a push again while the run does not know its commit
+		r.notTaken(ctx, m, "the run could not continue from what was pushed: "+fault.Of(err).Message)
+		return true, nil
 	}
+	r.Watch.Looks, r.Watch.LookAt = 0, nil
 	if m.Kind == contract.CheckPush && !moved {
 		r.ignore(ctx, m, contract.EventCheckIgnored, fmt.Sprintf("the branch is at commit %.12s, as the run left it", r.Head()))
 	}
 	return m.Kind == contract.CheckPush, nil
+}
+
+const (
+	// maxLooks is how often a run looks at its branch, in vain, before it gives up a message about a commit that
+	// it does not know.
+	maxLooks = 8
+	// lookPause is the pause after the first of these looks. It doubles up to maxLookPause.
+	lookPause    = time.Minute
+	maxLookPause = 30 * time.Minute
+)
+
+// notTaken keeps a message about a commit that the run does not know, because it could not look at the branch,
+// until another look succeeds. After too many, the message has no effect, and a comment is answered.
+func (r *run) notTaken(ctx workflow.Context, m contract.CheckMessage, why string) {
+	if m.Kind == contract.CheckPush || !r.looksAgain {
+		r.ignore(ctx, m, contract.EventCheckIgnored, why) // the server sends a push again while the run does not know its commit
+		return
+	}
+	if r.Watch.Looks++; r.Watch.Looks < maxLooks {
+		at := workflow.Now(ctx).Add(min(lookPause<<(r.Watch.Looks-1), maxLookPause))
+		r.Watch.LookAt = &at
+		r.Watch.Pending = append(r.Watch.Pending, m)
+		r.log.Warn("A message is about a commit that the run does not know, and the branch cannot be looked at; trying again", "message", m.ID, "commit", m.Commit, "at", at, "reason", why)
+		return
+	}
+	r.Watch.Looks, r.Watch.LookAt = 0, nil
+	r.dismiss(ctx, m, why)
+}
+
+// dismiss ends a message without effect. A comment is answered with the reason.
+func (r *run) dismiss(ctx workflow.Context, m contract.CheckMessage, why string) {
+	r.ignore(ctx, m, contract.EventCheckIgnored, why)
+	if r.looksAgain && m.Answer != nil {
+		r.answerComment(ctx, state.Answering{Message: m.ID, To: *m.Answer, Before: r.Head()}, why, options.AnswerPatience)
+	}
+}
+
+// firstPending returns the index of the first message that can be handled now, -1 if there is none: those about
+// commits that the run does not know wait for the next look at the branch, and those about the base for some
+// time after the last update.
+func (r *run) firstPending(ctx workflow.Context) int {
+	now := workflow.Now(ctx)
+	looks := r.Watch.LookAt == nil || !now.Before(*r.Watch.LookAt)
+	early := now.Before(r.updateDue())
+	return slices.IndexFunc(r.Watch.Pending, func(m contract.CheckMessage) bool {
+		if isBase(m) {
+			return !early
+		}
+		return looks || m.Kind == contract.CheckPush || !r.unknownCommit(m)
+	})
 }
 
 // takeBranch finds out whether people have pushed to the branch. If so, the run continues from there:
@@ -70,6 +125,9 @@ func (r *run) takeBranch(ctx workflow.Context) (moved, kept bool, err error) {
 	activity := options.Remote(ctx, contract.QueueReleaser, options.LongWork)
 	activity = workflow.WithScheduleToCloseTimeout(activity, options.LongWork)
 	before, changes := r.Head(), r.Unreleased()
+	if r.Updating() {
+		changes = nil // they are changes of the base and the branch together
+	}
 	err = workflow.ExecuteActivity(activity, contract.ActivityTakeBranch, contract.TakeBranchInput{
 		RunID: r.in.RunID, Repo: r.in.Settings.Repo, Release: r.in.Settings.Release, Branch: r.Branch, Commit: before, Changes: changes,
 	}).Get(ctx, &found)
@@ -97,7 +155,8 @@ const maxConflictPaths = 20
 
 // afterPush continues a release that was refused because people pushed to the branch meanwhile: with the
 // change on top of theirs, which is verified again, or with another repair if it does not fit there.
-// false means that the failure has another reason, or that people pushed too often.
+// false means that the failure has another reason, or that people pushed too often. Without a phase to
+// continue from, nothing is left to release.
 func (r *run) afterPush(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (back contract.Phase, end *contract.Failure, done bool) {
 	late := r.Watch.Until == nil || !workflow.Now(ctx).Before(*r.Watch.Until)
 	if p != contract.PhaseReleaser || failure.Code != contract.CodeBranchConflict || !r.takesPushes || !r.Watch.On || late || r.Watch.Moves >= r.Watch.MaxRepairs {
@@ -109,12 +168,15 @@ func (r *run) afterPush(ctx workflow.Context, p contract.Phase, failure *contrac
 	if err := r.SetStatus(contract.StatusSelfHeal); err != nil {
 		return "", r.failureOf(err), true
 	}
+	updating := r.Updating()
 	moved, kept, err := r.takeBranch(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return "", r.failureOf(ctx.Err()), true
 	case err != nil, !moved:
 		return "", nil, false //nolint:nilerr // a person is asked about the failure of the release
+	case updating:
+		return "", nil, true // the next look finds out whether it still needs the base
 	case kept:
 		return contract.PhaseTester, nil, true
 	}

@@ -58,6 +58,9 @@ func (r *run) releaseBranch(ctx workflow.Context, execution contract.ExecutionRe
 	}
 	r.Branch, r.Commit = result.Branch, result.Commit
 	r.Watch.Head, r.Watch.Published = r.Commit, len(r.Changes)
+	if err := r.recordUpdate(ctx); err != nil {
+		return nil, r.failureOf(err)
+	}
 	r.noteLateLabels(ctx)
 	output := releaseOutput{Branch: result.Branch, Commit: result.Commit, Pushed: result.Pushed}
 	if result.Failure != nil || r.in.Settings.Release.PullRequest == nil {
@@ -85,7 +88,7 @@ func (r *run) publish(ctx workflow.Context, execution contract.ExecutionRef) (co
 	err := r.affinityOf(contract.PhaseReleaser, "").Execute(ctx, options.LongWork, contract.ActivityRelease, contract.ReleaseInput{
 		Execution: execution, Repo: r.in.Settings.Repo, PlanID: r.PlanID, Workspace: r.Workspace,
 		Credits: credits, Stages: r.Stages, Release: r.in.Settings.Release, ApprovedBy: r.approverOf(contract.ApprovalRelease),
-		Gate: r.Gate.Subject, Authors: r.Authors, Onto: r.Onto, Replaces: replaces,
+		Gate: r.Gate.Subject, Authors: r.Authors, Onto: r.Onto, Replaces: replaces, Merged: r.MergedBase(),
 	}).Get(ctx, &result)
 	if err != nil {
 		return result, r.failureOf(err)
@@ -98,7 +101,7 @@ func (r *run) openPullRequest(ctx workflow.Context, execution contract.Execution
 	var opened contract.PullRequest
 	err := workflow.ExecuteActivity(options.Remote(ctx, contract.QueueReleaser, options.LongWork), contract.ActivityPullRequest, contract.PullRequestInput{
 		Execution: execution, Repo: r.in.Settings.Repo, Release: r.in.Settings.Release, Branch: r.Branch, Commit: r.Commit,
-		Workspace: r.Workspace, Approved: r.Gate.Decision == contract.GateNeedsApproval,
+		Workspace: r.Workspace, Merged: r.MergedBase(), Approved: r.Gate.Decision == contract.GateNeedsApproval,
 	}).Get(ctx, &opened)
 	return &opened, err
 }

@@ -58,6 +58,8 @@ type run struct {
 	reachable         map[string]bool                         // steps whose workflows have started and can be signalled
 	affinities        map[string]*affinity.Affinity           // by phase or step
 	takesPushes       bool                                    // the run continues from what people push to its branch
+	looksAgain        bool                                    // messages about unknown commits wait if the branch cannot be looked at
+	updates           bool                                    // the run brings the base of its pull request into its branch
 	atOnce            bool                                    // a change of labels is judged at once
 	judging           bool                                    // a change of labels is being judged
 	relabels          int                                     // judgements of labels since a person answered
@@ -145,7 +147,7 @@ func (r *run) runFrom(ctx workflow.Context, first contract.Phase) *contract.Fail
 			continue
 		}
 		back, failure := r.heal(ctx, phases[i], failure)
-		if failure != nil {
+		if failure != nil || back == "" {
 			return failure
 		}
 		i = slices.Index(phases, back) - 1

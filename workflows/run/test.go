@@ -30,6 +30,9 @@ type testOutput struct {
 // decides whether the run continues.
 func (r *run) test(ctx workflow.Context, execution contract.ExecutionRef) (any, *contract.Failure) {
 	s := r.in.Settings
+	if failure := r.findMarkers(ctx); failure != nil {
+		return nil, failure
+	}
 	plan, err := affinity.LocalFirst(ctx, r.affinityOf(contract.PhaseTester, ""), contract.ActivityTestPlan, 0, func(quick bool) any {
 		return contract.TestPlanInput{Execution: execution, Workspace: r.Workspace, LocalOnly: quick, Base: r.pushedBefore()}
 	}, func(r contract.TestPlanResult) bool { return r.Cold })

@@ -138,6 +138,20 @@ func (s *Set) PullRequest(address string) (svc forge.Service, name, repo string,
 	return svc, name, repo, number, err
 }
 
+// Spelling returns the path of a repository as its forge spells it, by the address that the forge gives one of
+// its pull requests. People spell it with another case, and the earlier path of a renamed repository still leads
+// to it. If the address is not one of the forge, as when the forge does not know its own, it is the given path
+// in lower case.
+func (s *Set) Spelling(name, repo, pullRequest string) string {
+	found := pullRequestAddress.FindStringSubmatch(pullRequest)
+	if found != nil && strings.HasPrefix(found[1], "http") {
+		if f, path, err := s.find(found[1]); err == nil && f.name == name {
+			return path
+		}
+	}
+	return strings.ToLower(repo)
+}
+
 // For returns the forge of a git remote, its name in the configuration and the repository's path on
 // it. It sends nothing, but fails if the credentials are missing. Every error is a CONFIG_ERROR.
 func (s *Set) For(address string) (svc forge.Service, name, repo string, err error) {

@@ -178,3 +178,18 @@ func FuzzRemote(f *testing.F) {
 		require.NoError(t, err)
 	})
 }
+
+func TestARepositoryHasTheSpellingOfItsForge(t *testing.T) {
+	t.Parallel()
+	set := newSet(t, forges())
+	for _, c := range []struct{ repo, pullRequest, want string }{
+		{"TEAM/app", "https://git.example.com/Team/App/pulls/7", "Team/App"},
+		{"team/old-name", "https://git.example.com/team/app/pulls/7", "team/app"},
+		{"Team/App", "http://localhost:3000/Team/App/pulls/7", "team/app"},
+		{"Team/App", "https://github.com/other/app/pull/7", "team/app"},
+		{"Team/App", "https://git.example.com/Team/App", "team/app"},
+		{"Team/App", "", "team/app"},
+	} {
+		require.Equal(t, c.want, set.Spelling("tea", c.repo, c.pullRequest), c.pullRequest)
+	}
+}

@@ -82,6 +82,7 @@ func Contract(t *testing.T, world func(t *testing.T) World) {
 		{"HostileNamesAreRefused", testHostileNames},
 		{"HostileTextsStayAsTheyAre", testHostileTexts},
 		{"LongListsAreReadToTheirEnd", testLongLists},
+		{"AnIssueThatMovesWhileTheListIsReadIsNotMissed", testMovingIssues},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()

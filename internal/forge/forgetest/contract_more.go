@@ -356,3 +356,28 @@ func testLongLists(t *testing.T, w World) {
 	require.NoError(t, err)
 	require.Len(t, issues, many+1)
 }
+
+func testMovingIssues(t *testing.T, w World) {
+	const many = 10 // more than a page of the forges in these tests has
+	var all []int64
+	for range many {
+		all = append(all, w.OpenIssue("An issue", "", "rgpt"))
+	}
+	// Before the second page is read, the newest and the oldest issue leave the list: one of them was on the
+	// first page, whatever the order.
+	w.Faults.Add(Fault{Method: "GET", Path: "/issues", Skip: 1, Before: func() {
+		for _, number := range []int64{all[0], all[many-1]} {
+			if err := w.Service.RemoveLabel(t.Context(), w.Repo, forge.OnIssue(number), "rgpt"); err != nil {
+				t.Errorf("remove a label: %v", err)
+			}
+		}
+	}})
+	issues, err := w.Service.Issues(t.Context(), w.Repo, "rgpt", time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, 1, w.Faults.Met(), "the list has several pages")
+	var got []int64
+	for _, i := range issues {
+		got = append(got, i.Number)
+	}
+	require.Subset(t, got, all[1:many-1])
+}

@@ -15,7 +15,9 @@ type Fault struct {
 	Method string // "": any
 	Path   string // part of the path; "": any
 	Times  int    // how often; 0: once
+	Skip   int    // requests that have no fault before it
 
+	Before func()            // is called, and then the request is as any other
 	Status int               // the response's status; the request has no effect
 	Header map[string]string // of the response
 	Body   string
@@ -63,6 +65,10 @@ func (f *Faults) take(r *http.Request) *Fault {
 	defer f.mu.Unlock()
 	for _, one := range f.pending {
 		if one.Times > 0 && (one.Method == "" || one.Method == r.Method) && strings.Contains(r.URL.Path, one.Path) {
+			if one.Skip > 0 {
+				one.Skip--
+				continue
+			}
 			one.Times--
 			f.met++
 			return one
@@ -78,6 +84,9 @@ func (f *Faults) Wrap(next http.Handler) http.Handler {
 		fault := f.take(r)
 		switch {
 		case fault == nil:
+			next.ServeHTTP(w, r)
+		case fault.Before != nil:
+			fault.Before()
 			next.ServeHTTP(w, r)
 		case fault.Hang:
 			_, _ = io.Copy(io.Discard, r.Body) // the server notices that the client is gone only after the body

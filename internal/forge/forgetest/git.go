@@ -96,22 +96,43 @@ func mergeCommits(dir, base, head, method, message string) (string, error) {
 		return "", err
 	}
 	parents := []string{"-p", onto}
-	switch method {
-	case "squash":
-	case "rebase":
-		message, err = git(dir, nil, "log", "-1", "--format=%B", head)
-		if err != nil {
-			return "", err
-		}
-	default:
+	if method == "merge" {
 		parents = append(parents, "-p", head)
 	}
-	made, err := git(dir, nil, append([]string{"commit-tree", tree, "-m", message}, parents...)...)
+	var made string
+	if method == "rebase" {
+		made, err = replayed(dir, onto, head)
+	} else {
+		made, err = git(dir, nil, append([]string{"commit-tree", tree, "-m", message}, parents...)...)
+	}
 	if err != nil {
 		return "", err
 	}
 	_, err = git(dir, nil, "update-ref", "refs/heads/"+base, made, onto)
 	return made, err
+}
+
+// replayed makes the commits of a branch again on top of another one, and returns the last one.
+func replayed(dir, onto, head string) (string, error) {
+	list, err := git(dir, nil, "rev-list", "--reverse", "--no-merges", onto+".."+head)
+	if err != nil {
+		return "", err
+	}
+	made := onto
+	for _, commit := range strings.Fields(list) {
+		tree, err := git(dir, nil, "merge-tree", "--write-tree", onto, commit)
+		if err != nil {
+			return "", err
+		}
+		message, err := git(dir, nil, "show", "-s", "--format=%B", commit)
+		if err != nil {
+			return "", err
+		}
+		if made, err = git(dir, nil, "commit-tree", tree, "-m", message, "-p", made); err != nil {
+			return "", err
+		}
+	}
+	return made, nil
 }
 
 // mergeable reports whether two commits can be merged.

@@ -108,14 +108,11 @@ func rebaseBranch(dir, base, branch string) error {
 	if err != nil {
 		return err
 	}
-	tree, err := git(dir, nil, "merge-tree", "--write-tree", onto, head)
+	made, err := replayed(dir, onto, head)
 	if err != nil {
 		return err
 	}
-	made, err := git(dir, nil, "commit-tree", tree, "-m", "Rebased", "-p", onto)
-	if err == nil {
-		_, err = git(dir, nil, "update-ref", "refs/heads/"+branch, made, head)
-	}
+	_, err = git(dir, nil, "update-ref", "refs/heads/"+branch, made, head)
 	return err
 }
 

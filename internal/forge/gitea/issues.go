@@ -39,6 +39,9 @@ func issue(i *sdk.Issue) forge.Issue {
 	}
 }
 
+// maxPasses is how often a list of several pages is read that changes meanwhile.
+const maxPasses = 10
+
 // Issues returns the open issues with a label that changed since a time.
 func (s *Service) Issues(ctx context.Context, repo, label string, since time.Time) ([]forge.Issue, error) {
 	c, err := s.begin(ctx, repo, "list issues")
@@ -51,27 +54,34 @@ func (s *Service) Issues(ctx context.Context, repo, label string, since time.Tim
 	if label != "" && !strings.Contains(label, ",") {
 		opts.Labels = []string{label}
 	}
-	all, err := pages(func(page sdk.ListOptions) ([]*sdk.Issue, *sdk.Response, error) {
-		opts := opts
-		opts.ListOptions = page
-		return c.api.ListRepoIssues(c.owner, c.name, opts)
-	})
-	if err != nil {
-		return nil, c.explain(err)
-	}
-	var found []forge.Issue
-	for _, i := range all {
-		got := issue(i)
-		if label == "" || slices.Contains(got.Labels, label) {
-			found = append(found, got)
+	var found forge.IssueSet
+	for pass := 1; ; pass++ {
+		asked := 0
+		all, err := pages(func(page sdk.ListOptions) ([]*sdk.Issue, *sdk.Response, error) {
+			asked++
+			opts := opts
+			opts.ListOptions = page
+			return c.api.ListRepoIssues(c.owner, c.name, opts)
+		})
+		if err != nil {
+			return nil, c.explain(err)
+		}
+		var some []forge.Issue
+		for _, i := range all {
+			if got := issue(i); label == "" || slices.Contains(got.Labels, label) {
+				some = append(some, got)
+			}
+		}
+		// The forge sorts by the time of creation. When an issue on an earlier page leaves the list, because it
+		// is closed or loses its label, the first one of the next page moves to a page that was read. So
+		// several pages are read again until there is nothing unknown on them.
+		if fresh := found.Add(some); asked == 1 || pass > 1 && fresh == 0 {
+			return found.Sorted(), nil
+		}
+		if pass == maxPasses {
+			return nil, c.explain(fault.New(contract.ClassInfra, contract.CodeUnavailable, "the list changed each of the %d times that it was read", maxPasses))
 		}
 	}
-	slices.SortFunc(found, func(a, b forge.Issue) int {
-		return cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), cmp.Compare(a.Number, b.Number))
-	})
-	// An issue that changed while the pages were read may be on two of them.
-	found = slices.CompactFunc(found, func(a, b forge.Issue) bool { return a.Number == b.Number })
-	return found[:min(len(found), forge.MaxIssues)], nil
 }
 
 // Comments returns the comments on an issue or pull request. The texts of reviews are among them. All

@@ -35,27 +35,31 @@ func (s *Service) Issues(ctx context.Context, repo, label string, since time.Tim
 	if err != nil {
 		return nil, err
 	}
-	options := &api.IssueListByRepoOptions{State: "open", Sort: "updated", Direction: "asc", Since: since, ListOptions: api.ListOptions{PerPage: perPage}}
+	options := &api.IssueListByRepoOptions{State: "open", Sort: "updated", Direction: "asc", ListOptions: api.ListOptions{PerPage: perPage}}
 	if label != "" && !strings.Contains(label, ",") { // a comma separates labels
 		options.Labels = []string{label}
 	}
-	var out []forge.Issue
-	for range maxPages {
-		page, resp, err := s.api.Issues.ListByRepo(c.ctx, c.owner, c.name, options)
-		if err != nil {
-			return nil, c.fail(err)
+	found, err := forge.ReadIssues(since, func(since time.Time, number int) (forge.IssuePage, error) {
+		options.Since = since
+		if number == 1 {
+			options.After, options.ListOptions.Page = "", 0
 		}
-		for _, one := range page {
-			if got := issue(one); !one.IsPullRequest() && (label == "" || has(got.Labels, label)) {
-				out = append(out, got)
+		list, resp, err := s.api.Issues.ListByRepo(c.ctx, c.owner, c.name, options)
+		if err != nil {
+			return forge.IssuePage{}, err
+		}
+		options.After, options.ListOptions.Page = resp.After, resp.NextPage // of the next page by number
+		page := forge.IssuePage{More: resp.After != "" || resp.NextPage != 0}
+		for _, one := range list {
+			got := issue(one)
+			page.Last = got.UpdatedAt
+			if !one.IsPullRequest() && (label == "" || has(got.Labels, label)) {
+				page.Issues = append(page.Issues, got)
 			}
 		}
-		options.After, options.ListOptions.Page = resp.After, resp.NextPage
-		if len(out) >= forge.MaxIssues || resp.After == "" && resp.NextPage == 0 {
-			break
-		}
-	}
-	return out[:min(len(out), forge.MaxIssues)], nil
+		return page, nil
+	})
+	return found, c.fail(err)
 }
 
 // has reports whether a list has a label. Their case does not count.

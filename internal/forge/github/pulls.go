@@ -282,7 +282,7 @@ func pullRequest(p *api.PullRequest) forge.PullRequest {
 		Number: int64(p.GetNumber()), URL: p.GetHTMLURL(), Title: p.GetTitle(), Body: p.GetBody(),
 		Head: p.GetHead().GetRef(), Base: p.GetBase().GetRef(), HeadCommit: p.GetHead().GetSHA(),
 		FromFork: p.GetHead().GetRepo().GetFullName() != p.GetBase().GetRepo().GetFullName(),
-		State:    forge.State(p.GetState()), Draft: p.GetDraft(), Mergeable: p.Mergeable,
+		State:    forge.State(p.GetState()), Draft: p.GetDraft(), Mergeable: p.Mergeable, Behind: p.GetMergeableState() == "behind",
 		Labels: labels(p.Labels), Author: p.GetUser().GetLogin(), UpdatedAt: p.GetUpdatedAt().Time,
 	}
 	if p.GetMerged() || p.MergedAt != nil {

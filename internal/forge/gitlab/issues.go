@@ -33,25 +33,25 @@ func (s *Service) Issues(ctx context.Context, repo, label string, since time.Tim
 	if label != "" {
 		options.Labels = &api.LabelOptions{label}
 	}
-	if !since.IsZero() {
-		options.UpdatedAfter = &since
-	}
 	options.PerPage = perPage
-	var out []forge.Issue
-	for options.Page = 1; len(out) < forge.MaxIssues; {
-		page, resp, err := s.api.Issues.ListProjectIssues(c.repo, options, c.with())
+	found, err := forge.ReadIssues(since, func(since time.Time, number int) (forge.IssuePage, error) {
+		options := *options
+		options.Page = int64(number)
+		if !since.IsZero() {
+			options.UpdatedAfter = &since
+		}
+		list, resp, err := s.api.Issues.ListProjectIssues(c.repo, &options, c.with())
 		if err != nil {
-			return nil, c.fail(err)
+			return forge.IssuePage{}, err
 		}
-		for _, one := range page {
-			out = append(out, issue(one))
+		page := forge.IssuePage{More: resp.NextPage > options.Page}
+		for _, one := range list {
+			got := issue(one)
+			page.Issues, page.Last = append(page.Issues, got), got.UpdatedAt
 		}
-		if resp.NextPage <= options.Page {
-			break
-		}
-		options.Page = resp.NextPage
-	}
-	return out[:min(len(out), forge.MaxIssues)], nil
+		return page, nil
+	})
+	return found, c.fail(err)
 }
 
 func issue(i *api.Issue) forge.Issue {

@@ -166,6 +166,26 @@ func (c *call) rebased(number int64, head, judged string) (string, error) {
 // Approvals returns the people who approved after the last push. GitLab itself keeps approvals after a
 // push unless the project says otherwise.
 func (s *Service) Approvals(ctx context.Context, repo string, number int64) ([]string, error) {
+	all, err := s.approvals(ctx, repo, number)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return all[0].By, nil
+}
+
+// EarlierApprovals returns the people who approve a merge request and did so before the last push, by what its
+// head was then, the newest one first.
+func (s *Service) EarlierApprovals(ctx context.Context, repo string, number int64) ([]forge.Approval, error) {
+	all, err := s.approvals(ctx, repo, number)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return slices.DeleteFunc(all[1:], func(a forge.Approval) bool { return len(a.By) == 0 }), nil
+}
+
+// approvals returns the people who approve a merge request, by its versions, the newest first: each push and each
+// rebase is one. It returns none while GitLab has no version for the newest head yet.
+func (s *Service) approvals(ctx context.Context, repo string, number int64) ([]forge.Approval, error) {
 	c, err := s.on(ctx, repo, "read the approvals of merge request %d", number)
 	if err != nil {
 		return nil, err
@@ -178,25 +198,36 @@ func (s *Service) Approvals(ctx context.Context, repo string, number int64) ([]s
 	if err != nil {
 		return nil, c.fail(err)
 	}
-	if len(versions) == 0 || versions[0].CreatedAt == nil || versions[0].HeadCommitSHA != mr.SHA {
+	if len(versions) == 0 || versions[0].HeadCommitSHA != mr.SHA {
 		return nil, nil
 	}
 	found, _, err := s.api.MergeRequestApprovals.GetConfiguration(c.repo, number, c.with())
 	if err != nil {
 		return nil, c.fail(err)
 	}
-	var out []string
+	out := make([]forge.Approval, len(versions))
+	for i, v := range versions {
+		out[i].Head = v.HeadCommitSHA
+	}
 	for _, one := range found.ApprovedBy {
 		switch {
-		case one.User == nil || one.ApprovedAt == nil || one.ApprovedAt.Before(*versions[0].CreatedAt):
+		case one.User == nil || one.ApprovedAt == nil:
 		case mr.Author != nil && mr.Author.Username == one.User.Username:
 		case botPattern.MatchString(one.User.Username):
 		default:
-			out = append(out, one.User.Username)
+			of := slices.IndexFunc(versions, func(v *api.MergeRequestDiffVersion) bool {
+				return v.CreatedAt != nil && !one.ApprovedAt.Before(*v.CreatedAt)
+			})
+			if of >= 0 {
+				out[of].By = append(out[of].By, one.User.Username)
+			}
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
+	for i := range out {
+		slices.Sort(out[i].By)
+		out[i].By = slices.Compact(out[i].By)
+	}
+	return out, nil
 }
 
 // versions returns the versions of a merge request, the newest first.

@@ -298,7 +298,7 @@ func stateOf(state string) forge.State {
 func pullRequest(m *api.BasicMergeRequest) forge.PullRequest {
 	out := forge.PullRequest{
 		Number: m.IID, URL: m.WebURL, Title: m.Title, Body: m.Description, Head: m.SourceBranch, Base: m.TargetBranch, HeadCommit: m.SHA,
-		FromFork: m.SourceProjectID != m.TargetProjectID, State: stateOf(m.State), Draft: m.Draft, Mergeable: canMerge(m), Labels: m.Labels, UpdatedAt: at(m.UpdatedAt),
+		FromFork: m.SourceProjectID != m.TargetProjectID, State: stateOf(m.State), Draft: m.Draft, Mergeable: canMerge(m), Behind: m.DetailedMergeStatus == "need_rebase", Labels: m.Labels, UpdatedAt: at(m.UpdatedAt),
 	}
 	if m.Draft {
 		out.Title = plain(m.Title)

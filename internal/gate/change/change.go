@@ -28,6 +28,8 @@ type Change struct {
 	Plan Plan
 	// Labels are those of the run.
 	Labels []string
+	// Carried are commits of others that a pull request of the change merges too; nil: none are known.
+	Carried *Carried
 	// Limits are the configured limits.
 	Limits Limits
 	// Earlier read the changes from Base to states before Tree that are published as well, as commits.
@@ -68,6 +70,19 @@ type Text struct {
 	// Name says what it is, such as "commit message of step-001".
 	Name    string
 	Content string
+}
+
+// Carried are commits that are merged with a change although they are not part of it: the branch from which it
+// began has them, and the branch into which it is merged does not.
+type Carried struct {
+	From, Into string // branches; From may be empty
+	Total      int
+	Commits    []Commit // the newest of them
+}
+
+// Commit names a commit.
+type Commit struct {
+	ID, Subject string
 }
 
 // Plan is what a run's plan says about its change.

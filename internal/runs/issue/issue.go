@@ -3,12 +3,17 @@
 package issue
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
 	"sort"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/text"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -58,17 +63,83 @@ func Title(i contract.Issue) string {
 	if i.Title == "" {
 		return "Resolve issue " + i.String()
 	}
-	return prompt.Unfenced(i.Title)
+	return fault.Clip(prompt.Unfenced(i.Title), maxTitle)
 }
 
-// hidden matches what browsers do not show of HTML: comments, declarations and instructions. One that
-// does not end hides all that follows.
-var hidden = regexp.MustCompile(`(?s)<!--.*?(?:-->|$)|<!\[CDATA\[.*?(?:\]\]>|$)|<![A-Za-z].*?(?:>|$)|<\?.*?(?:\?>|$)`)
+// hidden matches the beginning of what browsers do not show of HTML: comments, declarations and
+// instructions.
+var hidden = regexp.MustCompile(`<!--|<!\[CDATA\[|<![A-Za-z]|<\?`)
+
+// hiddenEnds are the ends of what begins so. What does not end hides all that follows.
+var hiddenEnds = map[string]string{"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>"}
 
 // Seen returns what readers of a text on a forge see: without hidden parts and invisible characters.
-func Seen(text string) string {
-	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n").Replace(strings.ToValidUTF8(text, "�"))
-	return hidden.ReplaceAllString(telemetry.Visible(text), "")
+// Nothing is hidden in code.
+func Seen(source string) string {
+	s := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n").Replace(strings.ToValidUTF8(source, "�"))
+	s = telemetry.Visible(s)
+	if !hidden.MatchString(s) {
+		return s
+	}
+	var out strings.Builder
+	code, done := codeOf(s), 0
+	for _, m := range hidden.FindAllStringIndex(s, -1) {
+		for len(code) > 0 && code[0].Stop <= m[0] {
+			code = code[1:]
+		}
+		if m[0] < done || len(code) > 0 && code[0].Start <= m[0] {
+			continue
+		}
+		out.WriteString(s[done:m[0]])
+		end := cmp.Or(hiddenEnds[s[m[0]:m[1]]], ">")
+		at := strings.Index(s[m[1]:], end)
+		if at < 0 {
+			return out.String()
+		}
+		done = m[1] + at + len(end)
+	}
+	return out.String() + s[done:]
+}
+
+// maxMarkup is the number of bytes of a text in which code is recognised.
+const maxMarkup = 256 << 10
+
+// codeOf returns where a text in Markdown is code, in order.
+func codeOf(source string) (out []text.Segment) {
+	if len(source) > maxMarkup {
+		return nil
+	}
+	raw := []byte(source)
+	_ = ast.Walk(goldmark.DefaultParser().Parse(text.NewReader(raw)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.CodeSpan:
+			for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+				if part, ok := c.(*ast.Text); ok {
+					out = append(out, part.Segment)
+				}
+			}
+			return ast.WalkSkipChildren, nil
+		case *ast.FencedCodeBlock, *ast.CodeBlock:
+			for i := range n.Lines().Len() {
+				out = append(out, n.Lines().At(i))
+			}
+			return ast.WalkSkipChildren, nil
+		}
+		return ast.WalkContinue, nil // the function returns no error
+	})
+	return out
+}
+
+// GoalTitle returns the title of a run's goal for a prompt. That of an issue was written by a stranger:
+// its text is in the goal's description, as data.
+func GoalTitle(i *contract.Issue, title string) string {
+	if i == nil || title != Title(*i) {
+		return title
+	}
+	return "Resolve the issue " + i.String() + " as far as it concerns this repository"
 }
 
 // intro is the sentence before the text of an issue. It is the same for a run and its pull request.

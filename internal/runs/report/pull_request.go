@@ -10,6 +10,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/gate/change"
 	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -35,6 +36,8 @@ type PullRequest struct {
 	Checks []contract.CheckResult // the last ones of the change
 	Link   string                 // address of the run's page; empty: none
 	Closes string                 // issue that merging closes, such as #12; empty: none
+	// Carried are commits of others that are merged too; nil: none.
+	Carried *change.Carried
 }
 
 // Title returns the title of the pull request: that of the goal, on one line.
@@ -63,6 +66,7 @@ func (p PullRequest) Body() string {
 	if description != "" {
 		fmt.Fprintf(&b, "%s\n\n", quote(fault.Clip(description, shownGoal)))
 	}
+	p.carried(&b)
 	p.changes(&b)
 	p.checks(&b)
 	p.notDone(&b)
@@ -101,6 +105,27 @@ func (p PullRequest) footer() string {
 	}
 	return fmt.Sprintf("---\n\nMade by %s of RocketGPT in %d model calls, for %s US dollars.\n", who, u.Calls, Cost(u))
 }
+
+// carried names the commits that are merged although the run did not make them.
+func (p PullRequest) carried(b *strings.Builder) {
+	c := p.Carried
+	if c == nil || c.Total == 0 {
+		return
+	}
+	from := "the branch from which the run began"
+	if c.From != "" {
+		from = code(c.From)
+	}
+	fmt.Fprintf(b, "## Commits of others\n\nMerging this into %s also merges %d commits of %s that it does not have. The run did not make them, and nothing has judged them.\n\n", code(c.Into), c.Total, from)
+	for _, one := range c.Commits[:min(len(c.Commits), listedRows)] {
+		fmt.Fprintf(b, "- %s %s\n", code(one.ID[:min(len(one.ID), shortID)]), escape(fault.FirstLine(one.Subject)))
+	}
+	more(b, c.Total-min(len(c.Commits), listedRows), "commits")
+	b.WriteByte('\n')
+}
+
+// shortID is the number of characters of a commit's id that a text shows.
+const shortID = 12
 
 // changes says what changed and why: the plan's summary, and its steps.
 func (p PullRequest) changes(b *strings.Builder) {

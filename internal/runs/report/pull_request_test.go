@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/gate/change"
 	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -27,6 +28,9 @@ func pull(tb testing.TB, text func(string) string) report.PullRequest {
 	}}}
 	return report.PullRequest{
 		Run: d, Stat: "2 files changed, 12 lines added, 4 removed", Link: "https://rgpt.example.com/runs/42",
+		Carried: &change.Carried{From: text("develop"), Into: text("main"), Total: 3, Commits: []change.Commit{
+			{ID: "0123456789abcdef0123456789abcdef01234567", Subject: text("Change the build")}, {ID: "89abcdef0123456789abcdef0123456789abcdef", Subject: text("Remove a test")},
+		}},
 		Checks: []contract.CheckResult{
 			{Check: contract.Check{Name: text("test")}, OK: true, Summary: contract.TestSummary{Passed: 12, Skipped: 1}},
 			{Check: contract.Check{Name: text("lint")}, OK: true, KnownOnly: true},
@@ -84,7 +88,7 @@ func TestAPullRequestClosesItsIssueByDataOfTheProgramOnly(t *testing.T) {
 		p := pull(t, func(s string) string { return s })
 		about := contract.Issue{Forge: "work", Repo: "team/app", Number: 12, URL: "https://git.example.com/team/app/issues/12", Title: trick, Author: trick}
 		text, _ := issue.Describe(about, trick+"\nCloses #99 "+trick, 8000)
-		p.Run.Settings.Issue, p.Run.GoalDescription = &about, text
+		p.Run.Settings.Issue, p.Run.GoalDescription, p.Carried = &about, text, nil
 		p.Closes = "#12"
 		require.True(t, strings.HasPrefix(p.Body(), "Closes #12.\n\n## What changed"), p.Body())
 		require.NotContains(t, p.Body(), "#99")

@@ -262,8 +262,8 @@ var escaper = strings.NewReplacer(
 )
 
 // linked matches text that viewers turn into links automatically: addresses, e-mail
-// addresses, mentions of people and teams, issue numbers.
-var linked = regexp.MustCompile(`(?i)://|www\.|@|#\d|\bgh-\d|(mailto|xmpp|javascript|data):`)
+// addresses, mentions of people and teams, numbers of issues and merge requests, keys of other trackers.
+var linked = regexp.MustCompile(`(?i)://|www\.|@|[#!]\d|\bgh-\d|(mailto|xmpp|javascript|data):|(?-i:\b[A-Z][A-Z0-9_]+-\d)`)
 
 // escape returns untrusted text on one line. Text that viewers would turn into links becomes inline
 // code, which is readable and can be copied.
@@ -330,7 +330,7 @@ func fenced(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	for i, l := range lines {
 		lines[i] = strings.Map(func(r rune) rune {
-			if r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			if r != '\t' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)) {
 				return -1
 			}
 			return r

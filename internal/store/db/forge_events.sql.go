@@ -438,7 +438,7 @@ func (q *Queries) LastForgeChecks(ctx context.Context, arg LastForgeChecksParams
 }
 
 const pullRequestHolders = `-- name: PullRequestHolders :many
-SELECT p.id, p.run_id, p.forge, p.repo, p.number, p.url, p.title, p.head, p.base, p.commit_id, p.state, p.draft, p.notes, p.created_at, p.updated_at, (r.staying_until IS NOT NULL)::bool AS staying, r.status
+SELECT p.id, p.run_id, p.forge, p.repo, p.number, p.url, p.title, p.head, p.base, p.commit_id, p.state, p.draft, p.notes, p.created_at, p.updated_at, p.conflict, (r.staying_until IS NOT NULL)::bool AS staying, r.status
 FROM orchestrator_pull_requests p JOIN orchestrator_runs r ON r.id = p.run_id
 WHERE p.forge = $1 AND p.repo = $2 AND p.number = $3
 ORDER BY p.run_id DESC
@@ -482,6 +482,7 @@ func (q *Queries) PullRequestHolders(ctx context.Context, arg PullRequestHolders
 			&i.PullRequest.Notes,
 			&i.PullRequest.CreatedAt,
 			&i.PullRequest.UpdatedAt,
+			&i.PullRequest.Conflict,
 			&i.Staying,
 			&i.Status,
 		); err != nil {

@@ -156,7 +156,7 @@ func (q *Queries) HasMergeQueueEntry(ctx context.Context, arg HasMergeQueueEntry
 
 const lastMergeQueueEntry = `-- name: LastMergeQueueEntry :one
 SELECT id, forge, repo, base, key, number, title, url, run_id, added_by, added_at, place, state, reason, head_commit, batch, merge_commit, version, updated_at, ended_at FROM orchestrator_merge_queue_entries
-WHERE forge = $1 AND repo = $2 AND number = $3
+WHERE forge = $1 AND lower(repo) = lower($2::text) AND number = $3
 ORDER BY id DESC LIMIT 1
 `
 
@@ -166,7 +166,7 @@ type LastMergeQueueEntryParams struct {
 	Number int64
 }
 
-// The last entry of a pull request.
+// The last entry of a pull request, whatever the spelling of its repository.
 func (q *Queries) LastMergeQueueEntry(ctx context.Context, arg LastMergeQueueEntryParams) (MergeQueueEntry, error) {
 	row := q.db.QueryRow(ctx, lastMergeQueueEntry, arg.Forge, arg.Repo, arg.Number)
 	var i MergeQueueEntry
@@ -198,7 +198,7 @@ func (q *Queries) LastMergeQueueEntry(ctx context.Context, arg LastMergeQueueEnt
 const mergeQueues = `-- name: MergeQueues :many
 SELECT q.forge, q.repo, q.base, q.paused_at, q.paused_by, q.pause_reason, q.check_runs, q.decided, q.updated_at
 FROM orchestrator_merge_queues q
-WHERE ($1::text = '' OR q.forge = $1) AND ($2::text = '' OR q.repo = $2) AND ($3::text = '' OR q.base = $3)
+WHERE ($1::text = '' OR q.forge = $1) AND ($2::text = '' OR lower(q.repo) = lower($2)) AND ($3::text = '' OR q.base = $3)
 ORDER BY q.updated_at DESC LIMIT $4
 `
 
@@ -221,7 +221,7 @@ type MergeQueuesRow struct {
 	UpdatedAt   time.Time
 }
 
-// Merge queues, of a forge and a repository or of all, that changed last first.
+// Merge queues, of a forge and a repository in any spelling or of all, that changed last first.
 func (q *Queries) MergeQueues(ctx context.Context, arg MergeQueuesParams) ([]MergeQueuesRow, error) {
 	rows, err := q.db.Query(ctx, mergeQueues,
 		arg.Forge,
@@ -255,6 +255,33 @@ func (q *Queries) MergeQueues(ctx context.Context, arg MergeQueuesParams) ([]Mer
 		return nil, err
 	}
 	return items, nil
+}
+
+const oldMergeQueueCommands = `-- name: OldMergeQueueCommands :one
+SELECT count(*) FROM orchestrator_merge_queue_commands
+WHERE created_at < clock_timestamp() - make_interval(secs => $1::float8)
+`
+
+// The number of commands that SweepMergeQueueCommands would remove.
+func (q *Queries) OldMergeQueueCommands(ctx context.Context, ageSeconds float64) (int64, error) {
+	row := q.db.QueryRow(ctx, oldMergeQueueCommands, ageSeconds)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const oldMergeQueueEntries = `-- name: OldMergeQueueEntries :one
+SELECT count(*) FROM orchestrator_merge_queue_entries e
+WHERE e.ended_at < clock_timestamp() - make_interval(secs => $1::float8)
+  AND NOT EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = e.run_id AND r.staying_until IS NOT NULL)
+`
+
+// The number of entries that SweepMergeQueueEntries would remove.
+func (q *Queries) OldMergeQueueEntries(ctx context.Context, ageSeconds float64) (int64, error) {
+	row := q.db.QueryRow(ctx, oldMergeQueueEntries, ageSeconds)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const openMergeQueueEntries = `-- name: OpenMergeQueueEntries :many
@@ -413,4 +440,47 @@ func (q *Queries) SaveMergeQueueEntry(ctx context.Context, arg SaveMergeQueueEnt
 	var ended bool
 	err := row.Scan(&ended)
 	return ended, err
+}
+
+const sweepMergeQueueCommands = `-- name: SweepMergeQueueCommands :execrows
+DELETE FROM orchestrator_merge_queue_commands WHERE (forge, repo, base, key) IN (
+    SELECT c.forge, c.repo, c.base, c.key FROM orchestrator_merge_queue_commands c
+    WHERE c.created_at < clock_timestamp() - make_interval(secs => $1::float8)
+    ORDER BY c.created_at LIMIT $2::int)
+`
+
+type SweepMergeQueueCommandsParams struct {
+	AgeSeconds float64
+	Most       int32
+}
+
+func (q *Queries) SweepMergeQueueCommands(ctx context.Context, arg SweepMergeQueueCommandsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepMergeQueueCommands, arg.AgeSeconds, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sweepMergeQueueEntries = `-- name: SweepMergeQueueEntries :execrows
+DELETE FROM orchestrator_merge_queue_entries WHERE id IN (
+    SELECT e.id FROM orchestrator_merge_queue_entries e
+    WHERE e.ended_at < clock_timestamp() - make_interval(secs => $1::float8)
+      AND NOT EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = e.run_id AND r.staying_until IS NOT NULL)
+    ORDER BY e.ended_at LIMIT $2::int)
+`
+
+type SweepMergeQueueEntriesParams struct {
+	AgeSeconds float64
+	Most       int32
+}
+
+// Removes entries that ended long ago. Those of runs that watch their branches show that a commit was added
+// already.
+func (q *Queries) SweepMergeQueueEntries(ctx context.Context, arg SweepMergeQueueEntriesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sweepMergeQueueEntries, arg.AgeSeconds, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -929,6 +929,7 @@ type PullRequest struct {
 	Notes     json.RawMessage
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	Conflict  bool
 }
 
 type Quarantine struct {

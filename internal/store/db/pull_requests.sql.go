@@ -12,7 +12,7 @@ import (
 
 const lastRunOfPullRequest = `-- name: LastRunOfPullRequest :one
 SELECT coalesce(max(p.run_id), 0)::bigint FROM orchestrator_pull_requests p
-WHERE p.forge = $1 AND p.repo = $2 AND p.number = $3
+WHERE p.forge = $1 AND lower(p.repo) = lower($2::text) AND p.number = $3
 `
 
 type LastRunOfPullRequestParams struct {
@@ -21,12 +21,35 @@ type LastRunOfPullRequestParams struct {
 	Number int64
 }
 
-// The last run that has a pull request, 0 if none has.
+// The last run that has a pull request, whatever the spelling of its repository, 0 if none has.
 func (q *Queries) LastRunOfPullRequest(ctx context.Context, arg LastRunOfPullRequestParams) (int64, error) {
 	row := q.db.QueryRow(ctx, lastRunOfPullRequest, arg.Forge, arg.Repo, arg.Number)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const notePullRequestConflict = `-- name: NotePullRequestConflict :exec
+UPDATE orchestrator_pull_requests SET conflict = $1::bool
+WHERE forge = $2 AND repo = $3 AND number = $4 AND conflict <> $1::bool
+`
+
+type NotePullRequestConflictParams struct {
+	Conflict bool
+	Forge    string
+	Repo     string
+	Number   int64
+}
+
+// Stores whether the forge says that a pull request conflicts with its base.
+func (q *Queries) NotePullRequestConflict(ctx context.Context, arg NotePullRequestConflictParams) error {
+	_, err := q.db.Exec(ctx, notePullRequestConflict,
+		arg.Conflict,
+		arg.Forge,
+		arg.Repo,
+		arg.Number,
+	)
+	return err
 }
 
 const openPullRequestsOfBranch = `-- name: OpenPullRequestsOfBranch :many
@@ -71,7 +94,7 @@ func (q *Queries) OpenPullRequestsOfBranch(ctx context.Context, arg OpenPullRequ
 }
 
 const pullRequests = `-- name: PullRequests :many
-SELECT p.id, p.run_id, p.forge, p.repo, p.number, p.url, p.title, p.head, p.base, p.commit_id, p.state, p.draft, p.notes, p.created_at, p.updated_at FROM orchestrator_pull_requests p
+SELECT p.id, p.run_id, p.forge, p.repo, p.number, p.url, p.title, p.head, p.base, p.commit_id, p.state, p.draft, p.notes, p.created_at, p.updated_at, p.conflict FROM orchestrator_pull_requests p
 WHERE p.id < $1::bigint AND ($2::text = '' OR p.state = $2)
 ORDER BY p.id DESC LIMIT $3
 `
@@ -108,6 +131,7 @@ func (q *Queries) PullRequests(ctx context.Context, arg PullRequestsParams) ([]P
 			&i.Notes,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Conflict,
 		); err != nil {
 			return nil, err
 		}
@@ -120,7 +144,7 @@ func (q *Queries) PullRequests(ctx context.Context, arg PullRequestsParams) ([]P
 }
 
 const pullRequestsOfRun = `-- name: PullRequestsOfRun :many
-SELECT id, run_id, forge, repo, number, url, title, head, base, commit_id, state, draft, notes, created_at, updated_at FROM orchestrator_pull_requests WHERE run_id = $1 ORDER BY id
+SELECT id, run_id, forge, repo, number, url, title, head, base, commit_id, state, draft, notes, created_at, updated_at, conflict FROM orchestrator_pull_requests WHERE run_id = $1 ORDER BY id
 `
 
 func (q *Queries) PullRequestsOfRun(ctx context.Context, runID int64) ([]PullRequest, error) {
@@ -148,6 +172,7 @@ func (q *Queries) PullRequestsOfRun(ctx context.Context, runID int64) ([]PullReq
 			&i.Notes,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Conflict,
 		); err != nil {
 			return nil, err
 		}
@@ -157,6 +182,18 @@ func (q *Queries) PullRequestsOfRun(ctx context.Context, runID int64) ([]PullReq
 		return nil, err
 	}
 	return items, nil
+}
+
+const pushedTo = `-- name: PushedTo :one
+SELECT EXISTS (SELECT FROM orchestrator_events e WHERE e.run_id = $1 AND e.event_type = 'stay.pushed')::bool AS pushed
+`
+
+// Whether people pushed to the branch of a run.
+func (q *Queries) PushedTo(ctx context.Context, runID int64) (bool, error) {
+	row := q.db.QueryRow(ctx, pushedTo, runID)
+	var pushed bool
+	err := row.Scan(&pushed)
+	return pushed, err
 }
 
 const savePullRequest = `-- name: SavePullRequest :one

@@ -26,6 +26,7 @@ const (
 	Closed  Kind = "closed"  // the pull request was closed
 	Merged  Kind = "merged"  // the pull request was merged
 	Pushed  Kind = "pushed"  // the branch was moved, but not by its run
+	Base    Kind = "base"    // the base has commits that the branch needs
 )
 
 // State is the state of an event.
@@ -201,7 +202,7 @@ func Holders(ctx context.Context, st *store.Store, forge, repo string, number in
 		return Holder{
 			PullRequest: contract.PullRequest{
 				RunID: p.RunID, Forge: p.Forge, Repo: p.Repo, Number: p.Number, URL: p.Url, Title: p.Title, Head: p.Head, Base: p.Base, Commit: p.CommitID,
-				State: contract.PullRequestState(p.State), Draft: p.Draft, Notes: notes, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
+				State: contract.PullRequestState(p.State), Draft: p.Draft, Conflict: p.Conflict, Notes: notes, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt,
 			},
 			Staying: r.Staying, Status: contract.Status(r.Status),
 		}, err

@@ -3,8 +3,10 @@
 package mergequeues
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -122,7 +124,7 @@ type MergeQueue struct {
 	Ended       []Queued   `json:"ended" doc:"pull requests that left the queue last, newest first"`
 }
 
-// Filter selects merge queues. Empty fields select all.
+// Filter selects merge queues. Empty fields select all. The case of the repository's path does not count.
 type Filter struct {
 	contract.QueueRef
 
@@ -159,16 +161,70 @@ func List(ctx context.Context, st *store.Store, f Filter) ([]MergeQueue, error) 
 	return out, nil
 }
 
-// Last returns the last entry of a pull request and the base of its queue; false if it was never in one.
-func Last(ctx context.Context, st *store.Store, forge, repo string, number int64) (e Queued, base string, found bool, err error) {
+// Last returns the last entry of a pull request and its queue; false if it was never in one. The case of the
+// repository's path does not count.
+func Last(ctx context.Context, st *store.Store, forge, repo string, number int64) (e Queued, queue contract.QueueRef, found bool, err error) {
 	row, err := st.Queries().LastMergeQueueEntry(ctx, db.LastMergeQueueEntryParams{Forge: forge, Repo: repo, Number: number})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Queued{}, "", false, nil
+		return Queued{}, contract.QueueRef{}, false, nil
 	}
 	if err != nil {
-		return Queued{}, "", false, dberr.Explain(err, "read the merge queue entry of pull request %d of %s", number, repo)
+		return Queued{}, contract.QueueRef{}, false, dberr.Explain(err, "read the merge queue entry of pull request %d of %s", number, repo)
 	}
-	return entryOf(row), row.Base, true, nil
+	return entryOf(row), contract.QueueRef{Forge: row.Forge, Repo: row.Repo, Base: row.Base}, true, nil
+}
+
+// Named returns a queue under the name that it is stored by, and whether it is stored: forges ignore the case
+// of the paths of repositories, and each branch has one queue. If several are stored, as before names were
+// compared like this, it is one with pull requests in it, so that the others become empty.
+func Named(ctx context.Context, st *store.Store, ref contract.QueueRef) (contract.QueueRef, bool, error) {
+	queues, err := List(ctx, st, Filter{QueueRef: ref})
+	if err != nil || len(queues) == 0 {
+		return ref, false, err
+	}
+	used := func(q MergeQueue) int {
+		if len(q.Entries) > 0 || q.PausedAt != nil {
+			return 0
+		}
+		return 1
+	}
+	found := slices.MinFunc(queues, func(a, b MergeQueue) int {
+		return cmp.Or(cmp.Compare(used(a), used(b)), cmp.Compare(a.Repo, b.Repo))
+	})
+	return found.QueueRef, true, nil
+}
+
+// sweepBatch is the number of rows that are removed at a time.
+const sweepBatch = 1000
+
+// Sweep removes the pull requests that left their queues longer ago than an age, unless a run with one of them
+// watches its branch, and the commands that are older. It returns how many rows these are; dry removes none.
+func Sweep(ctx context.Context, st *store.Store, age time.Duration, dry bool) (n int64, err error) {
+	secs := age.Seconds()
+	if dry {
+		q := st.ListQueries()
+		entries, err := q.OldMergeQueueEntries(ctx, secs)
+		if err != nil {
+			return 0, dberr.Explain(err, "count old entries of merge queues")
+		}
+		commands, err := q.OldMergeQueueCommands(ctx, secs)
+		return entries + commands, dberr.Explain(err, "count old commands to merge queues")
+	}
+	for _, remove := range []func() (int64, error){
+		func() (int64, error) {
+			return st.Queries().SweepMergeQueueEntries(ctx, db.SweepMergeQueueEntriesParams{AgeSeconds: secs, Most: sweepBatch})
+		},
+		func() (int64, error) {
+			return st.Queries().SweepMergeQueueCommands(ctx, db.SweepMergeQueueCommandsParams{AgeSeconds: secs, Most: sweepBatch})
+		},
+	} {
+		for removed := int64(sweepBatch); removed == sweepBatch; n += removed {
+			if removed, err = remove(); err != nil {
+				return n, dberr.Explain(err, "remove old entries of merge queues")
+			}
+		}
+	}
+	return n, nil
 }
 
 // Has reports whether the command with an id has added a pull request.

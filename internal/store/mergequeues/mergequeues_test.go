@@ -66,10 +66,10 @@ func TestAQueueIsStoredOnceAndNeverGoesBack(t *testing.T) {
 	require.Len(t, q.Entries, 1)
 	require.Len(t, q.Ended, 1)
 	require.Equal(t, []any{contract.QueueMerged, "c", "t"}, []any{q.Ended[0].State, q.Ended[0].Commit, q.Ended[0].Title})
-	last, base, found, err := mergequeues.Last(t.Context(), f.Store, "work", "team/app", 2)
+	last, queue, found, err := mergequeues.Last(t.Context(), f.Store, "work", "Team/App", 2)
 	require.NoError(t, err)
 	require.True(t, found)
-	require.Equal(t, []any{"main", contract.QueueMerged}, []any{base, last.State})
+	require.Equal(t, []any{ref, contract.QueueMerged}, []any{queue, last.State})
 	_, _, found, err = mergequeues.Last(t.Context(), f.Store, "work", "team/app", 3)
 	require.NoError(t, err)
 	require.False(t, found)
@@ -117,4 +117,44 @@ func TestCommandsOfPeopleAreEntriesOfTheLedger(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]any{"forge": "work", "base": "main", "reason": "it is urgent"}, details)
+}
+
+func TestAllSpellingsOfARepositoryNameOneQueue(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	named := func(repo string) (contract.QueueRef, bool) {
+		t.Helper()
+		got, found, err := mergequeues.Named(t.Context(), f.Store, contract.QueueRef{Forge: "work", Repo: repo, Base: "main"})
+		require.NoError(t, err)
+		return got, found
+	}
+	save := func(repo string, version int64, entries ...contract.QueueEntry) {
+		t.Helper()
+		_, err := mergequeues.Save(t.Context(), f.Store, contract.QueueSave{
+			Queue: contract.QueueRef{Forge: "work", Repo: repo, Base: "main"}, Version: version, Entries: entries,
+		})
+		require.NoError(t, err)
+	}
+	got, found := named("Team/App")
+	require.False(t, found)
+	require.Equal(t, "Team/App", got.Repo)
+	save("team/app", 2)
+	save("team/other", 2)
+	got, found = named("Team/App")
+	require.True(t, found)
+	require.Equal(t, ref, got)
+
+	// An earlier version stored another one, which has pull requests.
+	save("Team/App", 2, entry(1, contract.QueueWaiting, 2))
+	got, _ = named("team/app")
+	require.Equal(t, "Team/App", got.Repo, "where pull requests are")
+	save("team/app", 3, entry(2, contract.QueueWaiting, 3))
+	got, _ = named("team/app")
+	require.Equal(t, "Team/App", got.Repo, "all callers choose the same one")
+	save("Team/App", 4, entry(1, contract.QueueMerged, 4))
+	got, _ = named("TEAM/APP")
+	require.Equal(t, "team/app", got.Repo)
+	other, _, err := mergequeues.Named(t.Context(), f.Store, contract.QueueRef{Forge: "work", Repo: "team/app", Base: "Main"})
+	require.NoError(t, err)
+	require.Equal(t, "Main", other.Base, "the case of branches counts")
 }

@@ -77,6 +77,18 @@ func Of(ctx context.Context, st *store.Store, run int64) ([]contract.PullRequest
 	return ofRows(rows)
 }
 
+// NoteConflict stores whether the forge says that a pull request conflicts with its base.
+func NoteConflict(ctx context.Context, st *store.Store, forge, repo string, number int64, conflict bool) error {
+	err := st.Queries().NotePullRequestConflict(ctx, db.NotePullRequestConflictParams{Forge: forge, Repo: repo, Number: number, Conflict: conflict})
+	return dberr.Explain(err, "store whether pull request %d of %s conflicts", number, repo)
+}
+
+// PushedTo reports whether people pushed to the branch of a run while it watched it.
+func PushedTo(ctx context.Context, st *store.Store, run int64) (bool, error) {
+	pushed, err := st.Queries().PushedTo(ctx, run)
+	return pushed, dberr.OfRun(err, run, "find out whether people pushed to the branch of run %d", run)
+}
+
 // maxOpen is the largest number of pull requests that OpenFrom returns.
 const maxOpen = 10
 
@@ -128,7 +140,7 @@ func ofRows(rows []db.PullRequest) ([]contract.PullRequest, error) {
 		}
 		out[i] = contract.PullRequest{
 			RunID: r.RunID, Forge: r.Forge, Repo: r.Repo, Number: r.Number, URL: r.Url, Title: r.Title, Head: r.Head, Base: r.Base,
-			Commit: r.CommitID, State: contract.PullRequestState(r.State), Draft: r.Draft, Notes: notes, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+			Commit: r.CommitID, State: contract.PullRequestState(r.State), Draft: r.Draft, Conflict: r.Conflict, Notes: notes, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 		}
 	}
 	return out, nil

@@ -40,10 +40,10 @@ VALUES (@forge, @repo, @base, @key, @action, nullif(@number::bigint, 0), @by_who
 ON CONFLICT DO NOTHING;
 
 -- name: MergeQueues :many
--- Merge queues, of a forge and a repository or of all, that changed last first.
+-- Merge queues, of a forge and a repository in any spelling or of all, that changed last first.
 SELECT q.forge, q.repo, q.base, q.paused_at, q.paused_by, q.pause_reason, q.check_runs, q.decided, q.updated_at
 FROM orchestrator_merge_queues q
-WHERE (@forge::text = '' OR q.forge = @forge) AND (@repo::text = '' OR q.repo = @repo) AND (@base::text = '' OR q.base = @base)
+WHERE (@forge::text = '' OR q.forge = @forge) AND (@repo::text = '' OR lower(q.repo) = lower(@repo)) AND (@base::text = '' OR q.base = @base)
 ORDER BY q.updated_at DESC LIMIT @most;
 
 -- name: OpenMergeQueueEntries :many
@@ -59,11 +59,37 @@ WHERE forge = @forge AND repo = @repo AND base = @base AND ended_at IS NOT NULL
 ORDER BY id DESC LIMIT @most;
 
 -- name: LastMergeQueueEntry :one
--- The last entry of a pull request.
+-- The last entry of a pull request, whatever the spelling of its repository.
 SELECT * FROM orchestrator_merge_queue_entries
-WHERE forge = @forge AND repo = @repo AND number = @number
+WHERE forge = @forge AND lower(repo) = lower(@repo::text) AND number = @number
 ORDER BY id DESC LIMIT 1;
 
 -- name: HasMergeQueueEntry :one
 -- Reports whether a command has added an entry.
 SELECT EXISTS (SELECT 1 FROM orchestrator_merge_queue_entries WHERE forge = @forge AND repo = @repo AND base = @base AND key = @key);
+
+-- name: SweepMergeQueueEntries :execrows
+-- Removes entries that ended long ago. Those of runs that watch their branches show that a commit was added
+-- already.
+DELETE FROM orchestrator_merge_queue_entries WHERE id IN (
+    SELECT e.id FROM orchestrator_merge_queue_entries e
+    WHERE e.ended_at < clock_timestamp() - make_interval(secs => @age_seconds::float8)
+      AND NOT EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = e.run_id AND r.staying_until IS NOT NULL)
+    ORDER BY e.ended_at LIMIT @most::int);
+
+-- name: OldMergeQueueEntries :one
+-- The number of entries that SweepMergeQueueEntries would remove.
+SELECT count(*) FROM orchestrator_merge_queue_entries e
+WHERE e.ended_at < clock_timestamp() - make_interval(secs => @age_seconds::float8)
+  AND NOT EXISTS (SELECT FROM orchestrator_runs r WHERE r.id = e.run_id AND r.staying_until IS NOT NULL);
+
+-- name: SweepMergeQueueCommands :execrows
+DELETE FROM orchestrator_merge_queue_commands WHERE (forge, repo, base, key) IN (
+    SELECT c.forge, c.repo, c.base, c.key FROM orchestrator_merge_queue_commands c
+    WHERE c.created_at < clock_timestamp() - make_interval(secs => @age_seconds::float8)
+    ORDER BY c.created_at LIMIT @most::int);
+
+-- name: OldMergeQueueCommands :one
+-- The number of commands that SweepMergeQueueCommands would remove.
+SELECT count(*) FROM orchestrator_merge_queue_commands
+WHERE created_at < clock_timestamp() - make_interval(secs => @age_seconds::float8);

@@ -43,9 +43,9 @@ WHERE p.id < @before::bigint AND (@state::text = '' OR p.state = @state)
 ORDER BY p.id DESC LIMIT @most;
 
 -- name: LastRunOfPullRequest :one
--- The last run that has a pull request, 0 if none has.
+-- The last run that has a pull request, whatever the spelling of its repository, 0 if none has.
 SELECT coalesce(max(p.run_id), 0)::bigint FROM orchestrator_pull_requests p
-WHERE p.forge = @forge AND p.repo = @repo AND p.number = @number;
+WHERE p.forge = @forge AND lower(p.repo) = lower(@repo::text) AND p.number = @number;
 
 -- name: OpenPullRequestsOfBranch :many
 -- The pull requests that runs had open from a branch, the newest first, each once.
@@ -54,3 +54,12 @@ SELECT b.number FROM (
     WHERE p.forge = @forge AND p.repo = @repo AND p.head = @head AND p.state = 'open'
     GROUP BY p.number
 ) b ORDER BY b.newest DESC LIMIT @most;
+
+-- name: NotePullRequestConflict :exec
+-- Stores whether the forge says that a pull request conflicts with its base.
+UPDATE orchestrator_pull_requests SET conflict = @conflict::bool
+WHERE forge = @forge AND repo = @repo AND number = @number AND conflict <> @conflict::bool;
+
+-- name: PushedTo :one
+-- Whether people pushed to the branch of a run.
+SELECT EXISTS (SELECT FROM orchestrator_events e WHERE e.run_id = @run_id AND e.event_type = 'stay.pushed')::bool AS pushed;

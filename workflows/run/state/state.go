@@ -33,9 +33,11 @@ type State struct {
 	Branch         string
 	Commit         string
 	Watch          Watch
-	// Onto is the commit of people from which the run continues its branch: its changes and stages begin
-	// there. Nil: people pushed nothing, and they begin at the base commit.
-	Onto   *contract.BranchPoint `json:",omitempty"`
+	// Onto is the commit from which the run continues its branch: its changes and stages begin there. Nil:
+	// they begin at the base commit, because people pushed nothing, and the base was not brought in.
+	Onto *contract.BranchPoint `json:",omitempty"`
+	// Merged is the content of the base that was brought into the branch last, slim; empty: the base commit.
+	Merged contract.Workspace `json:",omitzero"`
 	Heals  Heals
 	Failed FailedWork // what the phase failed in
 
@@ -198,7 +200,7 @@ func (s *State) Continue(from contract.BranchPoint, stages []contract.Workspace)
 	unreleased := s.Unreleased()
 	s.Workspace = from.Workspace.Of(s.Workspace)
 	s.Onto, s.Changes, s.Stages = &from, nil, nil
-	s.Watch.Head, s.Watch.Published = from.Commit, 0
+	s.Watch.Head, s.Watch.Published, s.Watch.Pushed = from.Commit, 0, true
 	s.Watch.Moves++
 	if !slices.Contains(s.Watch.Released, from.Commit) {
 		s.Watch.Released = append(s.Watch.Released, from.Commit)
@@ -211,6 +213,32 @@ func (s *State) Continue(from contract.BranchPoint, stages []contract.Workspace)
 		s.Workspace = stages[i].Of(s.Workspace)
 		s.Changes, s.Stages = append(s.Changes, c), append(s.Stages, c.To)
 	}
+}
+
+// Update makes the run continue from its branch with the base brought in, which is not on the branch yet.
+func (s *State) Update(point contract.BranchPoint) {
+	s.Workspace = point.Workspace.Of(s.Workspace)
+	s.Onto, s.Changes, s.Stages = &point, nil, nil
+	s.Watch.Published = 0
+}
+
+// Updating reports whether the run brings the base into its branch.
+func (s *State) Updating() bool { return s.Onto != nil && s.Onto.Update != nil }
+
+// MergedBase returns the content of the base that the run's workspace has, slim; empty: the base commit.
+func (s *State) MergedBase() contract.Workspace {
+	if s.Updating() {
+		return s.Onto.Update.Content
+	}
+	return s.Merged
+}
+
+// Updated makes the run continue from what it released: the base is part of the branch now.
+func (s *State) Updated() {
+	s.Merged = s.Onto.Update.Content
+	s.Onto = &contract.BranchPoint{Commit: s.Commit, Workspace: s.Workspace.Slim()}
+	s.Changes, s.Stages = nil, nil
+	s.Watch.Published = 0
 }
 
 // Unreleased returns the run's changes that are not on the branch yet.
@@ -268,7 +296,12 @@ type Watch struct {
 	Head          string     `json:",omitempty"` // commit at which the run knows its branch
 	Published     int        `json:",omitempty"` // number of changes that are on the branch
 	Moves         int        `json:",omitempty"` // how often people moved the branch during the current fix
+	Pushed        bool       `json:",omitempty"` // people have pushed to the branch
+	Updates       int        `json:",omitempty"` // how often the base was brought in
+	UpdatedAt     time.Time  `json:",omitzero"`  // when that began last
 	Answering     *Answering `json:",omitempty"` // the comment that is being fixed; nil: none that is answered
+	Looks         int        `json:",omitempty"` // failed looks at the branch in a row, because of a message about an unknown commit
+	LookAt        *time.Time `json:",omitempty"` // of the next one; nil: at once
 	EventsWritten int        // events about messages without effect
 	Ignored       int        // messages without effect
 	Unreported    int        // ignored messages since the last event with their number
