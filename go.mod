@@ -74,6 +74,7 @@ require github.com/anthropics/anthropic-sdk-go v1.84.0
 require (
 	code.gitea.io/sdk/gitea v0.25.1
 	github.com/BobuSumisu/aho-corasick v1.0.3
+	github.com/SherClockHolmes/webpush-go v1.4.0
 	github.com/bradleyfalzon/ghinstallation/v2 v2.19.0
 	github.com/gobwas/glob v1.1.0
 	github.com/golang-jwt/jwt/v4 v4.5.2
@@ -84,6 +85,7 @@ require (
 	github.com/rhysd/actionlint v1.7.12
 	github.com/robfig/cron/v3 v3.0.1
 	github.com/spf13/viper v1.19.0
+	github.com/yuin/goldmark v1.7.17
 	github.com/zricethezav/gitleaks/v8 v8.30.1
 	gitlab.com/gitlab-org/api/client-go/v2 v2.64.0
 	golang.org/x/oauth2 v0.37.0
@@ -102,6 +104,7 @@ require (
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/go-fed/httpsig v1.1.0 // indirect
 	github.com/goccy/go-json v0.11.2 // indirect
+	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/go-querystring v1.2.0 // indirect
 	github.com/google/s2a-go v0.1.9 // indirect
@@ -135,7 +138,6 @@ require (
 	github.com/wasilibs/go-re2 v1.9.0 // indirect
 	github.com/wasilibs/wazero-helpers v0.0.0-20240620070341-3dff1577cd52 // indirect
 	github.com/yashtewari/glob-intersection v0.2.0 // indirect
-	github.com/yuin/goldmark v1.7.17 // indirect
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.71.0 // indirect
 	golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect

@@ -57,6 +57,10 @@ const (
 
 	EventTriggerFired EventType = "trigger.fired" // a trigger created the run
 
+	// Outcomes of deliveries without a run. Only webhooks get them; the database adds them when a delivery ends.
+	EventTriggerSkipped EventType = "trigger.skipped"
+	EventTriggerFailed  EventType = "trigger.failed" // its run could not be created
+
 	EventInterventionRequested EventType = "intervention.requested"
 	EventInterventionReminded  EventType = "intervention.reminded"
 	EventInterventionEscalated EventType = "intervention.escalated"

@@ -73,7 +73,7 @@ func (b *fixture) send(tb testing.TB, method, path, body string, headers ...stri
 
 // in inserts ids into the path of an operation.
 func in(path, id string) string {
-	return strings.NewReplacer("{digest}", keptDigest, "{id}", id, "{other}", id, "{delivery}", id, "{agent}", "builder", "{name}", "nightly").Replace(path)
+	return strings.NewReplacer("{digest}", keptDigest, "{id}", id, "{other}", id, "{delivery}", id, "{agent}", "builder", "{name}", "nightly", "{browser}", browserOf(keptEndpoint)).Replace(path)
 }
 
 func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
@@ -86,6 +86,8 @@ func TestEveryOperationAnswersAsItsDocumentSays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, id, fmt.Sprint(made.Webhook.ID), "one id is known everywhere")
 	b.saveEnvironment(t)
+	_, status, text := b.subscribe(t, b.subscription(t, keptEndpoint))
+	require.Equal(t, http.StatusOK, status, text)
 	said, err := b.AddSetup(t.Context(), store.Setup{Repo: "/repos/app", Source: "person", Settings: json.RawMessage(`{}`)})
 	require.NoError(t, err)
 	require.Equal(t, id, fmt.Sprint(said.ID), "one id is known everywhere")

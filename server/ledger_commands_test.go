@@ -41,6 +41,7 @@ func entriesOf() map[string]string {
 		"add-setup": "setup.added", "delete-setup": "setup.revoked", "delete-environment": "environment.removed",
 		"hold-run": "hold.added", "release-hold": "hold.released", "clean-up": "cleanup.started",
 		"create-webhook": "webhook.added", "change-webhook": "webhook.changed", "delete-webhook": "webhook.removed",
+		"subscribe-browser": "browser.subscribed browser.changed", "remove-browser": "browser.removed", "resend-notification": "notification.resent",
 		"fire-trigger": "trigger.requested", "pause-trigger": "trigger.paused", "resume-trigger": "trigger.resumed", "redeliver-trigger": "trigger.redelivered",
 		"stop-change-set": "change_set.stopped", "release-change-set": "change_set.released",
 		"add-merge-queue": "queue.", "remove-merge-queue": "queue.", "skip-merge-queue": "queue.", "pause-merge-queue": "queue.", "resume-merge-queue": "queue.",

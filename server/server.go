@@ -93,7 +93,7 @@ func New(o Options) *Handler {
 	}
 	res := &respond.Responder{Log: o.Log}
 	if o.Notifier == nil {
-		o.Notifier = notify.New(notify.Options{}) // without channels
+		o.Notifier = notify.New(notify.Options{Store: o.Store}) // without channels
 	}
 	streams := stream.New(res, o.Store, o.Feed, o.Runs)
 	mux := http.NewServeMux()
@@ -110,7 +110,7 @@ func New(o Options) *Handler {
 	}).Register(mux)
 	streams.Register(mux)
 	(&pages.Server{
-		Responder: res, Store: o.Store, Views: o.Views, Feed: o.Feed, Artifacts: o.Artifacts, Runs: o.Runs, Health: o.Health,
+		Responder: res, Store: o.Store, Views: o.Views, Feed: o.Feed, Artifacts: o.Artifacts, Runs: o.Runs, Health: o.Health, Notifier: o.Notifier,
 		TemporalUI: o.TemporalUI, Namespace: o.Namespace,
 	}).Register(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { res.Error(w, r, store.ErrNotFound) })

@@ -108,7 +108,7 @@ type fixture struct {
 	seq       int64
 }
 
-func setup(tb testing.TB) *fixture {
+func setup(tb testing.TB, change ...func(*server.Options)) *fixture {
 	tb.Helper()
 	b := &fixture{address: storetest.URL(tb), temporal: &temporal{}, config: config.Default()}
 	var err error
@@ -119,11 +119,15 @@ func setup(tb testing.TB) *fixture {
 	b.artifacts, err = artifact.Open(tb.Context(), "", tb.TempDir())
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, b.artifacts.Close()) })
-	b.handler = server.New(server.Options{
+	o := server.Options{
 		Runs:  &control.Runs{Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: b.temporal, Config: b.config, DataDir: tb.TempDir()},
 		Store: b.Store, Views: b.Views, Feed: b.Feed, Artifacts: b.artifacts, Temporal: b.temporal, TemporalUI: "http://127.0.0.1:8233", Namespace: "default",
 		Log: slog.New(slog.NewTextHandler(&b.log, nil)), Hooks: webhook.New(b.Store, b.Feed, hookSettings(), slog.New(slog.DiscardHandler)),
-	})
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	b.handler = server.New(o)
 	return b
 }
 

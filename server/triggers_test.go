@@ -21,7 +21,7 @@ import (
 // withTriggers is a server whose configuration has triggers.
 func withTriggers(tb testing.TB) *fixture {
 	tb.Helper()
-	b := setup(tb)
+	b := withChannels(tb)
 	b.config.Triggers = map[string]config.Trigger{
 		"nightly": {On: config.OnSchedule, Cron: "0 3 * * *", Zone: "UTC", Repo: "https://ann:secret@git.example.com/team/app", Goal: "Update", Overlap: "queue", Concurrent: 1, Waiting: 5, PerDay: 7, CatchUp: time.Hour},
 		"label":   {On: config.OnIssue, Forge: "work", Repository: "team/app", Label: "rgpt", Overlap: "skip", Concurrent: 2, Waiting: 5, PerDay: 7},

@@ -318,7 +318,7 @@ func registriesCheck(cfg *config.Config) []doctor.Check {
 // notificationsCheck connects to the receiver of each notification channel, without sending anything.
 func (a *app) notificationsCheck(cfg *config.Config) doctor.Check {
 	return doctor.Check{Name: "notifications", Run: func(ctx context.Context) []doctor.Result {
-		n := notify.New(notify.Options{Channels: cfg.Notifications, Webhooks: cfg.Server.Webhooks, Getenv: a.getenv})
+		n := notify.New(notify.Options{Channels: cfg.Notifications, Webhooks: cfg.Server.Webhooks, Dashboard: cfg.Server.URL, Getenv: a.getenv})
 		defer n.Close()
 		return doctor.Channels(ctx, n.Names(), n.Probe)
 	}}

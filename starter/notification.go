@@ -1,8 +1,16 @@
 package main
 
 import (
+	"cmp"
+	"crypto/ecdh"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,10 +23,10 @@ import (
 func newNotification(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "notification", Short: "Show and test how people are notified of runs",
-		Long: `The server notifies people by chat and e-mail, on the channels of the section notifications of the
-configuration; docs/NOTIFICATIONS.md describes how to configure them.`,
+		Long: `The server notifies people by chat, by e-mail and in browsers, on the channels of the section
+notifications of the configuration; docs/NOTIFICATIONS.md describes how to configure them.`,
 	}
-	cmd.AddCommand(newNotificationList(a), newNotificationTest(a))
+	cmd.AddCommand(newNotificationList(a), newNotificationTest(a), newNotificationResend(a), newNotificationBrowsers(a), newNotificationRemoveBrowser(a), newNotificationKeys(a))
 	return cmd
 }
 
@@ -87,4 +95,113 @@ Exit codes: 0 the message was sent, 1 it was not.`,
 			})
 		},
 	}
+}
+
+func newNotificationResend(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "resend NOTIFICATION", Short: "Send a notification that failed or was dropped again", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil || id <= 0 {
+				return usageError{fmt.Errorf("%q is not the ID of a notification; see rgpt notification list", args[0])}
+			}
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
+				n, err := h.ResendNotification(cmd.Context(), id, caller())
+				if err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(n)
+				} else {
+					fmt.Fprintf(a.out, "The notification %d will be sent again on the channel %s\n", n.ID, terminal.Clean(n.Channel))
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func newNotificationBrowsers(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "browsers", Short: "List the browsers that are notified, oldest first", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
+				list, err := h.Browsers(cmd.Context())
+				if err != nil {
+					return err
+				}
+				printList(a, "browsers", list, "No browser is notified.", "ID\tCHANNEL\tPERSON\tBROWSER\tSERVICE\tON\tPROJECTS\tSINCE", func(w io.Writer, b notifications.Browser) {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", b.ID, terminal.Clean(b.Channel), cmp.Or(terminal.Clean(b.By), "-"), cmp.Or(terminal.Clean(b.Browser), "-"), terminal.Clean(b.Service),
+						cmp.Or(strings.Join(b.On, ","), "all"), cmp.Or(terminal.Clean(strings.Join(b.Projects, ",")), "all"), b.CreatedAt.UTC().Format(time.RFC3339))
+				})
+				return nil
+			})
+		},
+	}
+}
+
+func newNotificationRemoveBrowser(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove-browser ID", Short: "Stop notifying a browser", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), 0, func(h backend.Backend) error {
+				if err := h.RemoveBrowser(cmd.Context(), args[0], caller()); err != nil {
+					return err
+				}
+				if a.json {
+					a.printJSON(map[string]any{"removed": args[0]})
+				} else {
+					fmt.Fprintf(a.out, "Removed browser %s\n", terminal.Clean(args[0]))
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func newNotificationKeys(a *app) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: "keys", Short: "Make a private key with which the server identifies itself to push services", Args: noArgs,
+		Long: `Makes a private key (VAPID) for a notification channel of the kind push, and prints it, or writes it
+to a new file that only you can read. The server derives the public key from it. With another key, all
+browsers must subscribe again.`,
+		Example: `  rgpt notification keys --out /etc/rgpt/push.key`,
+		RunE: func(*cobra.Command, []string) error {
+			key, err := ecdh.P256().GenerateKey(rand.Reader)
+			if err != nil {
+				return fmt.Errorf("make a key: %w", err)
+			}
+			text := base64.RawURLEncoding.EncodeToString(key.Bytes())
+			if file != "" {
+				return a.writeKey(file, text)
+			}
+			if a.json {
+				a.printJSON(map[string]string{"private_key": text})
+			} else {
+				fmt.Fprintln(a.out, text)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "out", "", "new file for the key")
+	return cmd
+}
+
+// writeKey writes a key to a file that does not exist yet.
+func (a *app) writeKey(file, key string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("create the file for the key: %w", err)
+	}
+	_, err = f.WriteString(key + "\n")
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write the key: %w", err)
+	}
+	if a.json {
+		a.printJSON(map[string]string{"file": file})
+	} else {
+		fmt.Fprintf(a.out, "The key is in %s; set key_file of the channel to it\n", terminal.Clean(file))
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package apiclient
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 
 	"github.com/rocketgpt/orchestrator/internal/notify"
@@ -34,4 +35,23 @@ func (c *Client) Notifications(ctx context.Context, f notifications.Filter) ([]n
 // TestNotification sends a test message on a channel once and returns the result.
 func (c *Client) TestNotification(ctx context.Context, channel string) (notify.Tested, error) {
 	return ask[notify.Tested](ctx, c, command(nil, "api", "notifications", "channels", channel, "test"))
+}
+
+// Browsers returns the browsers that are notified, oldest first.
+func (c *Client) Browsers(ctx context.Context) ([]notifications.Browser, error) {
+	out, err := ask[struct {
+		Browsers []notifications.Browser
+	}](ctx, c, read("api", "browsers"))
+	return out.Browsers, err
+}
+
+// RemoveBrowser ends the notification of a browser.
+func (c *Client) RemoveBrowser(ctx context.Context, id, by string) error {
+	_, err := ask[struct{}](ctx, c, call{method: http.MethodDelete, path: []string{"api", "browsers", id}, query: parameters("by", by), silent: true})
+	return err
+}
+
+// ResendNotification sends a notification that failed or was dropped again.
+func (c *Client) ResendNotification(ctx context.Context, id int64, by string) (notifications.Notification, error) {
+	return ask[notifications.Notification](ctx, c, command(map[string]string{"by": by}, "api", "notifications", fmt.Sprint(id), "resend"))
 }

@@ -99,6 +99,12 @@ type Backend interface {
 	Notifications(ctx context.Context, f notifications.Filter) ([]notifications.Notification, error)
 	// TestNotification sends a test message on a channel and returns the result.
 	TestNotification(ctx context.Context, channel string) (notify.Tested, error)
+	// ResendNotification sends a notification that failed or was dropped again.
+	ResendNotification(ctx context.Context, id int64, by string) (notifications.Notification, error)
+	// Browsers returns the browsers that are notified, oldest first.
+	Browsers(ctx context.Context) ([]notifications.Browser, error)
+	// RemoveBrowser ends the notification of a browser.
+	RemoveBrowser(ctx context.Context, id, by string) error
 
 	Environments(ctx context.Context, repo string, limit int) ([]control.Environment, error)
 	Environment(ctx context.Context, digest string) (control.Environment, error)

@@ -237,9 +237,29 @@ func (l Local) Notifications(ctx context.Context, f notifications.Filter) ([]not
 
 // TestNotification sends a test message on a channel and returns the result.
 func (l Local) TestNotification(ctx context.Context, channel string) (notify.Tested, error) {
-	n := notify.New(notify.Options{Channels: l.Config.Notifications, Webhooks: l.Config.Server.Webhooks, Dashboard: l.Config.Server.URL, Getenv: os.Getenv})
+	n := l.notifier()
 	defer n.Close()
 	return n.Test(ctx, channel)
+}
+
+// notifier returns the notifier of the configuration.
+func (l Local) notifier() *notify.Notifier {
+	return notify.New(notify.Options{Store: l.Store, Channels: l.Config.Notifications, Webhooks: l.Config.Server.Webhooks, Dashboard: l.Config.Server.URL, Getenv: os.Getenv})
+}
+
+// ResendNotification sends a notification that failed or was dropped again.
+func (l Local) ResendNotification(ctx context.Context, id int64, by string) (notifications.Notification, error) {
+	return l.notifier().Resend(ctx, id, by)
+}
+
+// Browsers returns the browsers that are notified, oldest first.
+func (l Local) Browsers(ctx context.Context) ([]notifications.Browser, error) {
+	return notifications.Browsers(ctx, l.Store)
+}
+
+// RemoveBrowser ends the notification of a browser.
+func (l Local) RemoveBrowser(ctx context.Context, id, by string) error {
+	return l.notifier().Unsubscribe(ctx, id, by)
 }
 
 // Spawn starts a pipeline.

@@ -48,6 +48,8 @@ var forms = map[string]form{
 	"refprefix":   {"a git branch name prefix such as rgpt/run-", isRefPrefix},
 	"person":      {"a name without <, > or line breaks", func(s string) bool { return !strings.ContainsAny(s, "<>\r\n\x00") }},
 	"address":     {"an e-mail address", addressPattern.MatchString},
+	"contact":     {"an e-mail address or an https URL", isContact},
+	"servicehost": {"a host such as push.example.com, *.example.com or push.example.com:8443", isServiceHost},
 	"hostport":    {"a host and port such as 127.0.0.1:7233", func(s string) bool { return isHostPort(s, 1) && !strings.HasPrefix(s, ":") }},
 	"host":        {"a host name or address without a port", isHost},
 	"listen":      {"an address and port such as 127.0.0.1:8080", func(s string) bool { return isHostPort(s, 0) }},
@@ -301,9 +303,7 @@ func references(c *Config) []problem {
 	for _, name := range slices.Sorted(maps.Keys(c.Triggers)) {
 		c.Triggers[name].problems("triggers."+name, c.Forges, add)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Notifications)) {
-		c.Notifications[name].problems("notifications."+name, add)
-	}
+	c.channelProblems(add)
 	names := map[string]bool{}
 	for i, check := range c.Verification.Custom {
 		if names[check.Name] {

@@ -3,11 +3,9 @@ package notify
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -112,13 +110,8 @@ func (e *email) client(ctx context.Context) (*mail.Client, func(), error) {
 	}
 	secured := &tls.Config{ServerName: e.settings.Host, MinVersion: tls.VersionTLS12}
 	if e.settings.CAFile != "" {
-		pem, err := os.ReadFile(e.settings.CAFile)
-		if err != nil {
-			return nil, nil, fmt.Errorf("the CA certificates cannot be read: %w", err)
-		}
-		secured.RootCAs = x509.NewCertPool()
-		if !secured.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, nil, fmt.Errorf("the file %s contains no certificate in PEM format", e.settings.CAFile)
+		if secured.RootCAs, err = readCertificates(e.settings.CAFile); err != nil {
+			return nil, nil, err
 		}
 	}
 	var conn net.Conn

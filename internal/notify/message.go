@@ -26,6 +26,7 @@ type message struct {
 	title     string
 	items     []item
 	more      int    // notifications that are not shown
+	waits     bool   // a run waits for a person
 	dashboard string // URL; may be empty
 }
 
@@ -33,7 +34,8 @@ type message struct {
 type item struct {
 	headline string
 	facts    []fact
-	link     string // to the run in the dashboard; may be empty
+	path     string // of the run's page in the dashboard
+	link     string // to that page; may be empty
 	command  string // with which a person answers; may be empty
 }
 
@@ -62,6 +64,7 @@ func compose(m notifications.Message, dashboard string) message {
 			out.items = append(out.items, newItem(e, dashboard))
 		}
 	}
+	out.waits = kinds[config.NotifyWaits] > 0
 	out.more = len(m.Entries) - len(out.items)
 	out.title = titleOf(out.items, len(m.Entries), kinds)
 	return out
@@ -143,8 +146,9 @@ func newItem(e notifications.Entry, dashboard string) item {
 			out.command = fmt.Sprintf("rgpt run answer %d OPTION", e.RunID)
 		}
 	}
+	out.path = fmt.Sprintf("/runs/%d", e.RunID)
 	if dashboard != "" {
-		out.link = fmt.Sprintf("%s/runs/%d", dashboard, e.RunID)
+		out.link = dashboard + out.path
 	}
 	return out
 }

@@ -1,5 +1,5 @@
 // Package notify notifies people of what happens to runs: on the channels of the section notifications,
-// by chat or e-mail. Each event reaches each of its channels at least once, even after outages of
+// by chat, e-mail or in browsers. Each event reaches each of its channels at least once, even after outages of
 // receivers or our servers, and its outcome is stored. Both the server and the command line use it.
 package notify
 
@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
+	"github.com/rocketgpt/orchestrator/internal/store/notifications"
 )
 
 // Options are what a Notifier needs.
@@ -66,6 +67,7 @@ type transport interface {
 type result struct {
 	problem    string        // in words, without secrets; empty: sent
 	permanent  bool          // the same message would be refused again
+	gone       bool          // the receiver does not exist any more
 	retryAfter time.Duration // that the receiver requests
 }
 
@@ -95,7 +97,9 @@ func New(o Options) *Notifier {
 		switch settings.Kind {
 		case config.ChannelSlack:
 			c.transport = newSlack(settings, o.Webhooks, o.Getenv)
-		default: // there are only two kinds
+		case config.ChannelPush:
+			c.transport = newPushSender(o, settings)
+		default: // there are only three kinds
 			c.transport = &email{channel: name, settings: settings, getenv: o.Getenv}
 		}
 		n.channels[name] = c
@@ -113,6 +117,25 @@ func (n *Notifier) Close() {
 // Names returns the names of the channels.
 func (n *Notifier) Names() []string { return slices.Sorted(maps.Keys(n.channels)) }
 
+// Channel is a channel of the configuration, as everybody may see it.
+type Channel struct {
+	Name     string
+	Kind     string
+	On       []string // empty: everything
+	Projects []string // empty: all
+	Creators []string // of the runs; empty: all
+}
+
+// Channels returns the channels of the configuration, by name.
+func (n *Notifier) Channels() []Channel {
+	out := []Channel{}
+	for _, name := range n.Names() {
+		s := n.channels[name].settings
+		out = append(out, Channel{name, s.Kind, s.On, s.Projects, s.Creators})
+	}
+	return out
+}
+
 // Tested is the result of a test of a channel.
 type Tested struct {
 	Channel string `json:"channel"`
@@ -121,7 +144,11 @@ type Tested struct {
 	Took    int64  `json:"duration_ms"`
 }
 
-func (n *Notifier) named(name string) (*channel, error) {
+func (n *Notifier) named(ctx context.Context, name string) (*channel, error) {
+	if of, p, ok := n.push(); ok && n.Store != nil && strings.HasPrefix(name, of.name+".") {
+		b, err := notifications.FindBrowser(ctx, n.Store, name)
+		return of.browser(p, b), err
+	}
 	c, known := n.channels[name]
 	if !known {
 		return nil, fault.Wrap(store.ErrNotFound, contract.ClassHuman, store.CodeNotFound, "the notification channel %.63q is not configured; the section notifications has %s", name, cmp.Or(strings.Join(n.Names(), ", "), "none"))
@@ -131,9 +158,12 @@ func (n *Notifier) named(name string) (*channel, error) {
 
 // Test sends a test message on a channel once, whatever its hours and limits, and returns the result.
 func (n *Notifier) Test(ctx context.Context, name string) (Tested, error) {
-	c, err := n.named(name)
+	c, err := n.named(ctx, name)
 	if err != nil {
 		return Tested{}, err
+	}
+	if _, stands := c.transport.(*pushSender); stands {
+		return Tested{}, fault.New(contract.ClassHuman, contract.CodeRejected, "the channel %s stands for browsers; test one of them by its own channel, which rgpt notification browsers shows", name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.settings.Timeout)
 	defer cancel()
@@ -145,7 +175,7 @@ func (n *Notifier) Test(ctx context.Context, name string) (Tested, error) {
 
 // Probe connects to the receiver of a channel without sending anything, and describes it.
 func (n *Notifier) Probe(ctx context.Context, name string) (string, error) {
-	c, err := n.named(name)
+	c, err := n.named(ctx, name)
 	if err != nil {
 		return "", err
 	}

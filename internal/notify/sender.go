@@ -40,7 +40,14 @@ func (n *Notifier) Run(ctx context.Context) {
 	defer n.Close()
 	var all errgroup.Group
 	for _, c := range n.channels {
-		all.Go(func() error { n.serve(ctx, c); return nil })
+		all.Go(func() error {
+			if p, ok := c.transport.(*pushSender); ok {
+				n.serveBrowsers(ctx, c, p)
+			} else {
+				n.serve(ctx, c)
+			}
+			return nil
+		})
 	}
 	if len(n.channels) > 0 {
 		all.Go(func() error { n.queue(ctx); return nil })
@@ -88,7 +95,9 @@ func (n *Notifier) queue(ctx context.Context) {
 func (n *Notifier) queuePage(ctx context.Context) (more bool, err error) {
 	for _, c := range n.channels {
 		now := n.Now()
-		rest, added, err := notifications.Queue(ctx, n.Store, notifications.Channel{Name: c.name, Kinds: c.settings.Wants(), Projects: c.settings.Projects}, now, now.Add(-MaxAge))
+		rest, added, err := notifications.Queue(ctx, n.Store, notifications.Channel{
+			Name: c.name, Kinds: c.settings.Wants(), Projects: c.settings.Projects, Creators: c.settings.Creators, Browsers: c.settings.Kind == config.ChannelPush,
+		}, now, now.Add(-MaxAge))
 		if err != nil {
 			return false, err
 		}
@@ -224,7 +233,10 @@ func (n *Notifier) attempt(ctx context.Context, c *channel, id int64) (time.Dura
 	case notifications.Sent, notifications.Dropped:
 	}
 	for {
-		if err = notifications.End(ctx, n.Store, out); err == nil {
+		if err = notifications.End(ctx, n.Store, out); err == nil && r.gone {
+			err = n.forget(ctx, c)
+		}
+		if err == nil {
 			return min(r.retryAfter, longestWait), nil
 		}
 		if !pause(ctx, again) { // when the lease has expired, the message may be sent twice
@@ -263,7 +275,7 @@ func (n *Notifier) sweep(ctx context.Context) {
 
 // ExpectMetrics exports the metrics of notifications as 0 from the start, in a process that serves them.
 func ExpectMetrics() {
-	for _, kind := range []string{config.ChannelSlack, config.ChannelEmail} {
+	for _, kind := range []string{config.ChannelSlack, config.ChannelEmail, config.ChannelPush} {
 		for _, state := range notifications.States() {
 			telemetry.ExpectNotification(kind, string(state))
 		}

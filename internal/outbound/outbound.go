@@ -4,6 +4,8 @@
 package outbound
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -31,9 +33,10 @@ const (
 
 // Options configure a client.
 type Options struct {
-	Timeout      time.Duration // of a request
-	AllowPrivate bool          // also private, loopback and otherwise reserved addresses
-	Idle         int           // connections to a receiver that are kept
+	Timeout      time.Duration  // of a request
+	AllowPrivate bool           // also private, loopback and otherwise reserved addresses
+	Idle         int            // connections to a receiver that are kept
+	RootCAs      *x509.CertPool // trusted authorities; nil: those of the system
 }
 
 // Dialer returns a dialer that connects only to allowed addresses. The address is checked on
@@ -53,7 +56,8 @@ func NewClient(o Options) *http.Client {
 		Timeout:       o.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: Dialer(o).DialContext, TLSHandshakeTimeout: o.Timeout, ForceAttemptHTTP2: true,
+			TLSClientConfig: &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12},
+			DialContext:     Dialer(o).DialContext, TLSHandshakeTimeout: o.Timeout, ForceAttemptHTTP2: true,
 			MaxResponseHeaderBytes: maxResponseHeader, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: o.Idle,
 		},
 	}

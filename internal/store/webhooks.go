@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -221,8 +222,24 @@ type DueDelivery struct {
 	URL           string
 	Secret        Secret
 	Failing       bool            // its webhook fails
-	Event         *contract.Event // nil: a test, or the event was deleted
+	Event         *contract.Event // nil: a test, an event without a run, or the event was deleted
+	Notice        *Notice         // nil: a test, or an event of a run
 	CreatedAt     time.Time
+}
+
+// Notice is an event that belongs to no run.
+type Notice struct {
+	ID      string // the same for all webhooks
+	Subject string // what it is about
+	Payload json.RawMessage
+}
+
+// Message returns the ID of what is sent: it is the same in every attempt.
+func (d DueDelivery) Message() string {
+	if d.Notice != nil {
+		return d.Notice.ID
+	}
+	return MessageID(d.WebhookID, d.ID, d.RunID, d.Seq)
 }
 
 // ClaimDeliveries claims due deliveries. No other process gets them until the lease expires; then
@@ -243,6 +260,9 @@ func (s *Store) ClaimDeliveries(ctx context.Context, c Claim) ([]DueDelivery, er
 		}
 		if r.HappenedAt != nil {
 			d.Event = &contract.Event{RunID: r.RunID, Seq: r.Seq, Type: contract.EventType(r.EventType), Payload: r.Payload, CreatedAt: *r.HappenedAt}
+		}
+		if r.Own != nil {
+			d.Notice = &Notice{ID: r.Message, Subject: r.Subject, Payload: r.Own}
 		}
 		return d
 	}), dberr.Explain(err, "find due deliveries")
@@ -376,7 +396,7 @@ func (s *Store) deliveries(ctx context.Context, p db.DeliveriesParams) ([]Delive
 		if r.Request != nil {
 			out[i].request = *r.Request
 		}
-		out[i].Message = MessageID(r.WebhookID, r.ID, r.RunID, r.Seq)
+		out[i].Message = cmp.Or(r.Message, MessageID(r.WebhookID, r.ID, r.RunID, r.Seq))
 		if err := json.Unmarshal(r.Log, &out[i].Log); err != nil {
 			return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "cannot read the attempts of delivery %d", r.ID)
 		}

@@ -42,9 +42,12 @@ type Envelope struct {
 // envelope returns the message of a delivery. It is the same in every attempt.
 func envelope(source string, d store.DueDelivery) Envelope {
 	e := Envelope{
-		SpecVersion: "1.0", ID: store.MessageID(d.WebhookID, d.ID, d.RunID, d.Seq), Source: source, Type: typePrefix + d.EventType,
+		SpecVersion: "1.0", ID: d.Message(), Source: source, Type: typePrefix + d.EventType,
 		Subject: fmt.Sprintf("webhook-%d", d.WebhookID), Time: d.CreatedAt, DataContentType: "application/json",
 		Data: map[string]any{"webhook_id": d.WebhookID, "text": "This is a test."},
+	}
+	if d.Notice != nil {
+		e.Subject, e.Data = d.Notice.Subject, d.Notice.Payload
 	}
 	if d.Event != nil {
 		e.Subject, e.Time, e.Data = contract.RunWorkflowID(d.RunID), d.Event.CreatedAt, d.Event

@@ -150,7 +150,7 @@ func (h *Hooks) attempt(ctx context.Context, d store.DueDelivery) {
 	defer cancel()
 	began := time.Now()
 	var r response
-	if d.Event == nil && !d.Test {
+	if !sendable(d) {
 		r.wrong = "the event is no longer stored"
 	} else {
 		r = h.post(held, d)
@@ -173,6 +173,9 @@ func (h *Hooks) attempt(ctx context.Context, d store.DueDelivery) {
 	}
 }
 
+// sendable reports whether there is something to send: the event of a delivery may have been deleted.
+func sendable(d store.DueDelivery) bool { return d.Event != nil || d.Notice != nil || d.Test }
+
 // outcome derives the next state of a delivery from the response.
 func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 	out := store.DeliveryOutcome{
@@ -191,7 +194,7 @@ func (h *Hooks) outcome(d store.DueDelivery, r response) store.DeliveryOutcome {
 		allowed = 1
 	}
 	out.Status = store.DeliveryFailed
-	if d.Used < allowed && (d.Event != nil || d.Test) {
+	if d.Used < allowed && sendable(d) {
 		out.Status, out.Wait = store.DeliveryPending, outbound.Wait(h.settings.FirstWait, h.settings.LongestWait, d.Used, r.retryAfter)
 	}
 	return out

@@ -61,6 +61,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 		{Name: "evals", Description: "Evaluations: tasks with hidden tests, solved by several variants"},
 		{Name: "triggers", Description: "Triggers of the configuration, which create runs, and their deliveries"},
 		{Name: "webhooks", Description: "Webhooks and their deliveries"},
+		{Name: "notifications", Description: "How people are notified, and browsers that are"},
 		{Name: "system", Description: "Agents, models, and questions that need a person's answer"},
 	}
 	api := humago.New(mux, config)
@@ -75,6 +76,7 @@ func (s *Server) Register(mux *http.ServeMux) {
 	s.evalOperations(api)
 	s.webhookOperations(api)
 	s.notificationOperations(api)
+	s.browserOperations(api)
 	s.modelOperations(api)
 	s.systemOperations(api)
 	s.ledgerOperations(api)

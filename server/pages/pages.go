@@ -13,6 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/control"
 	"github.com/rocketgpt/orchestrator/internal/health"
+	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -30,6 +31,7 @@ type Server struct {
 	Artifacts  *artifact.Store
 	Runs       *control.Runs
 	Health     *health.Monitor
+	Notifier   *notify.Notifier
 	TemporalUI string // address of the Temporal Web UI, for links; may be empty
 	Namespace  string // of Temporal
 
@@ -50,6 +52,8 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/pull-requests", s.pullRequestsPage)
 	get("/triggers", s.triggersPage)
 	get("/merge-queues", s.mergeQueuesPage)
+	get("/notifications", s.notificationsPage)
+	s.Get(mux, ui.PushWorkerPath, ui.PushWorker)
 	get("/agents", s.agentsPage)
 	get("/environments", s.environmentsPage)
 	get("/brain", s.brainPage)

@@ -82,3 +82,12 @@ var icons = func() map[string]string {
 
 // shapes returns the content of an icon. It is embedded, so it is trusted.
 func shapes(name string) templ.Component { return templ.Raw(icons[name]) }
+
+// PushWorkerPath is the address of the service worker that shows notifications in browsers. Its directory
+// is the part of the server that it works for.
+const PushWorkerPath = "/push-worker.js"
+
+// PushWorker serves the service worker. Browsers ask for it again to see whether it changed.
+func PushWorker(w http.ResponseWriter, r *http.Request) {
+	http.ServeFileFS(w, r, assets, "push-worker.js")
+}

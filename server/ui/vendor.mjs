@@ -2,7 +2,7 @@
 // embeds: scripts, fonts and the icons that are named here.
 import { copyFileSync, readFileSync, writeFileSync, mkdirSync, rmSync } from "node:fs";
 
-const icons = `activity archive arrow-down arrow-left arrow-right arrow-up-right ban bandage bot box braces check chevron-down chevron-right chevrons-left
+const icons = `activity archive arrow-down arrow-left arrow-right arrow-up-right ban bandage bell bot box braces check chevron-down chevron-right chevrons-left
   chevrons-right circle circle-alert circle-check circle-dashed circle-dot circle-pause circle-play circle-stop circle-x clock coins copy cpu download
   external-link eye file file-archive file-diff file-text film filter flag flask-conical git-branch git-commit-horizontal git-compare git-fork git-pull-request
   hand hammer history image info keyboard layers link list list-checks list-filter loader-circle maximize-2 memory-stick menu minus monitor moon network

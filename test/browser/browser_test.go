@@ -26,6 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
+	"github.com/rocketgpt/orchestrator/server"
 	"github.com/rocketgpt/orchestrator/test/harness"
 	"github.com/rocketgpt/orchestrator/test/showcase"
 )
@@ -225,14 +226,14 @@ func dashboard(t *testing.T, kind showcase.Kind) string {
 }
 
 // filled is dashboard with the store that it shows.
-func filled(t *testing.T, kind showcase.Kind) (string, *store.Store) {
+func filled(t *testing.T, kind showcase.Kind, change ...func(*server.Options)) (string, *store.Store) {
 	t.Helper()
 	database := storetest.URL(t)
 	blobs, err := artifact.Open(t.Context(), "", t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, blobs.Close()) })
 	require.NoError(t, showcase.Fill(t.Context(), showcase.Options{Kind: kind, Database: database, Artifacts: blobs}))
-	handler, done, err := showcase.Handler(t.Context(), database, blobs, slog.New(slog.DiscardHandler))
+	handler, done, err := showcase.Handler(t.Context(), database, blobs, slog.New(slog.DiscardHandler), change...)
 	require.NoError(t, err)
 	t.Cleanup(done)
 	server := httptest.NewServer(handler)

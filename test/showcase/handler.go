@@ -22,7 +22,7 @@ const nowhere = "127.0.0.1:1"
 
 // Handler returns a handler that serves the dashboard of a filled database. There is no Temporal
 // server, so commands respond with 503. The returned function releases its resources.
-func Handler(ctx context.Context, database string, blobs *artifact.Store, log *slog.Logger) (*server.Handler, func(), error) {
+func Handler(ctx context.Context, database string, blobs *artifact.Store, log *slog.Logger, change ...func(*server.Options)) (*server.Handler, func(), error) {
 	db, err := store.Open(ctx, database, store.Options{ApplicationName: "rgpt-showcase"})
 	if err != nil {
 		return nil, nil, err
@@ -40,11 +40,14 @@ func Handler(ctx context.Context, database string, blobs *artifact.Store, log *s
 	}
 	shown, events := views.New(db), feed.New(db, feed.Options{})
 	runs := &control.Runs{Store: db, Views: shown, Feed: events, Temporal: temporal, Artifacts: blobs, Config: Config(), DataDir: dir}
-	handler := server.New(server.Options{
+	o := server.Options{
 		Store: db, Views: shown, Feed: events, Artifacts: blobs, Temporal: temporal, Namespace: "default", TemporalUI: "http://127.0.0.1:8233", Log: log,
-		Runs: runs,
-	})
-	return handler, func() {
+		Runs: runs, Notifier: notifier(db),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return server.New(o), func() {
 		runs.Close()
 		temporal.Close()
 		events.Close()

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -115,9 +116,14 @@ func Fill(ctx context.Context, o Options) error {
 	}
 	switch o.Kind {
 	case Showcase:
-		err = f.showcase(ctx)
+		if err = f.showcase(ctx); err == nil {
+			err = f.notifications(ctx, "ada", "Firefox on Linux")
+		}
 	case Hostile:
-		err = f.hostile(ctx)
+		if err = f.hostile(ctx); err == nil {
+			text := strings.Join(HostileTexts(), " ")
+			err = f.notifications(ctx, text, text)
+		}
 	case Scale:
 		err = f.scale(ctx, o)
 	default:

@@ -87,6 +87,23 @@ type BrainBlob struct {
 	UsedAt time.Time
 }
 
+type Browser struct {
+	Name      string
+	Channel   string
+	Endpoint  string
+	P256dh    string
+	Auth      string
+	ServerKey string
+	Person    string
+	Browser   string
+	Kinds     []string
+	Projects  []string
+	Mine      bool
+	Quiet     json.RawMessage
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 type Budget struct {
 	ScopeKind      string
 	ScopeKey       string
@@ -541,6 +558,7 @@ type Notification struct {
 	ComposedAt *time.Time
 	NextAt     *time.Time
 	SentAt     *time.Time
+	ResentAt   *time.Time
 }
 
 type NotificationChannel struct {
@@ -782,6 +800,9 @@ type OrchestratorWebhookDelivery struct {
 	Request      *string
 	CreatedAt    time.Time
 	FinishedAt   *time.Time
+	Message      string
+	Subject      string
+	Payload      json.RawMessage
 }
 
 type OrchestratorWebhookFeed struct {

@@ -15,7 +15,7 @@ const abandonNotifications = `-- name: AbandonNotifications :execrows
 UPDATE orchestrator_notifications
 SET state = 'failed', reason = $1
 WHERE id = ANY (ARRAY(SELECT n.id FROM orchestrator_notifications n
-             WHERE n.created_at < $2::timestamptz AND n.state = 'pending'
+             WHERE n.created_at < $2::timestamptz AND n.state = 'pending' AND (n.resent_at IS NULL OR n.resent_at < $2)
              LIMIT $3::int))
 `
 
@@ -128,6 +128,96 @@ func (q *Queries) BeginNotifications(ctx context.Context, arg BeginNotifications
 	return items, nil
 }
 
+const browsers = `-- name: Browsers :many
+SELECT name, channel, endpoint, p256dh, auth, server_key, person, browser, kinds, projects, mine, quiet, created_at, updated_at FROM orchestrator_browsers b
+WHERE $1::text = '' OR b.name = $1
+ORDER BY b.created_at, b.name
+`
+
+// All of them or one, oldest first.
+func (q *Queries) Browsers(ctx context.Context, name string) ([]Browser, error) {
+	rows, err := q.db.Query(ctx, browsers, name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Browser{}
+	for rows.Next() {
+		var i Browser
+		if err := rows.Scan(
+			&i.Name,
+			&i.Channel,
+			&i.Endpoint,
+			&i.P256dh,
+			&i.Auth,
+			&i.ServerKey,
+			&i.Person,
+			&i.Browser,
+			&i.Kinds,
+			&i.Projects,
+			&i.Mine,
+			&i.Quiet,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const browsersDue = `-- name: BrowsersDue :many
+SELECT name, channel, endpoint, p256dh, auth, server_key, person, browser, kinds, projects, mine, quiet, created_at, updated_at FROM orchestrator_browsers b
+WHERE b.channel = $1 AND EXISTS (
+    SELECT FROM orchestrator_notifications n
+    WHERE n.channel = b.name AND n.state = 'pending' AND (n.next_at IS NULL OR n.next_at <= $2::timestamptz))
+`
+
+type BrowsersDueParams struct {
+	Channel string
+	Now     time.Time
+}
+
+// The browsers with notifications that are to be put into a message, or a message to be sent.
+func (q *Queries) BrowsersDue(ctx context.Context, arg BrowsersDueParams) ([]Browser, error) {
+	rows, err := q.db.Query(ctx, browsersDue, arg.Channel, arg.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Browser{}
+	for rows.Next() {
+		var i Browser
+		if err := rows.Scan(
+			&i.Name,
+			&i.Channel,
+			&i.Endpoint,
+			&i.P256dh,
+			&i.Auth,
+			&i.ServerKey,
+			&i.Person,
+			&i.Browser,
+			&i.Kinds,
+			&i.Projects,
+			&i.Mine,
+			&i.Quiet,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const claimNotificationChannel = `-- name: ClaimNotificationChannel :execrows
 UPDATE orchestrator_notification_channels
 SET holder = $1, next_at = clock_timestamp() + make_interval(secs => $2::float8)
@@ -170,6 +260,30 @@ func (q *Queries) ComposeNotifications(ctx context.Context, arg ComposeNotificat
 	return result.RowsAffected(), nil
 }
 
+const countBrowsers = `-- name: CountBrowsers :one
+SELECT count(*)::int AS all_of_them, count(*) FILTER (WHERE b.person <> '' AND lower(b.person) = lower($1::text))::int AS of_person
+FROM orchestrator_browsers b
+WHERE b.name <> $2
+`
+
+type CountBrowsersParams struct {
+	Person string
+	Name   string
+}
+
+type CountBrowsersRow struct {
+	AllOfThem int32
+	OfPerson  int32
+}
+
+// The browsers besides one: all, and those of a person.
+func (q *Queries) CountBrowsers(ctx context.Context, arg CountBrowsersParams) (CountBrowsersRow, error) {
+	row := q.db.QueryRow(ctx, countBrowsers, arg.Person, arg.Name)
+	var i CountBrowsersRow
+	err := row.Scan(&i.AllOfThem, &i.OfPerson)
+	return i, err
+}
+
 const countSentMessages = `-- name: CountSentMessages :one
 SELECT count(DISTINCT n.message_id)::int FROM orchestrator_notifications n
 WHERE n.channel = $1 AND n.state = 'sent' AND n.sent_at > $2::timestamptz
@@ -185,6 +299,28 @@ func (q *Queries) CountSentMessages(ctx context.Context, arg CountSentMessagesPa
 	var column_1 int32
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const dropForRemovedBrowsers = `-- name: DropForRemovedBrowsers :execrows
+UPDATE orchestrator_notifications
+SET state = 'dropped', reason = $1
+WHERE id = ANY (ARRAY(SELECT n.id FROM orchestrator_notifications n
+             WHERE n.channel LIKE '%.%' AND n.state = 'pending' AND NOT EXISTS (SELECT FROM orchestrator_browsers b WHERE b.name = n.channel)
+             LIMIT $2::int))
+`
+
+type DropForRemovedBrowsersParams struct {
+	Reason string
+	Most   int32
+}
+
+// What was found for a browser just when it was removed. No other channels have a dot in their names.
+func (q *Queries) DropForRemovedBrowsers(ctx context.Context, arg DropForRemovedBrowsersParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropForRemovedBrowsers, arg.Reason, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const endNotifications = `-- name: EndNotifications :execrows
@@ -221,13 +357,12 @@ func (q *Queries) EndNotifications(ctx context.Context, arg EndNotificationsPara
 
 const feedNotifications = `-- name: FeedNotifications :one
 WITH place AS (
-    SELECT CASE WHEN c.tx > pg_snapshot_xmax(pg_current_snapshot()) THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE c.tx END AS tx, c.id, c.since
+    SELECT CASE WHEN c.tx > pg_snapshot_xmax(pg_current_snapshot()) THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE c.tx END AS tx, c.id
     FROM orchestrator_notification_channels c
     WHERE c.channel = $1
     FOR UPDATE SKIP LOCKED
 ), page AS MATERIALIZED (
-    SELECT e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at,
-           NOT pg_visible_in_snapshot(e.tx, p.since) OR pg_snapshot_xmax(p.since) > pg_snapshot_xmax(pg_current_snapshot()) AS fresh
+    SELECT e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at
     FROM place p CROSS JOIN LATERAL (
         SELECT n.tx, n.id, n.run_id, n.seq, n.event_type, n.created_at,
                CASE WHEN n.event_type = 'run.failed' OR n.event_type = 'run.updated' OR n.event_type LIKE '%.error'
@@ -237,7 +372,7 @@ WITH place AS (
         ORDER BY n.tx, n.id
         LIMIT $2::int) e
 ), sorted AS (
-    SELECT e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at, e.fresh, CASE
+    SELECT e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at, CASE
         WHEN e.event_type IN ('approval.requested', 'input.requested', 'intervention.requested') THEN 'waits'
         WHEN e.event_type IN ('approval.reminded', 'approval.escalated', 'intervention.reminded', 'intervention.escalated',
                               'input.reminded', 'input.escalated')
@@ -248,15 +383,26 @@ WITH place AS (
              OR e.event_type IN ('planner.error', 'builder.error', 'tester.error', 'releaser.error') AND e.payload ->> 'code' = 'budget_exceeded' THEN 'budget'
         END AS kind
     FROM page e
+), targets AS (
+    SELECT c.channel, c.since, '{}'::text[] AS kinds, '{}'::text[] AS projects, '' AS creator
+    FROM orchestrator_notification_channels c
+    WHERE c.channel = $1 AND NOT $3::bool
+    UNION ALL
+    SELECT b.name, c.since, b.kinds, b.projects, CASE WHEN b.mine THEN b.person ELSE '' END
+    FROM orchestrator_browsers b JOIN orchestrator_notification_channels c ON c.channel = b.name
+    WHERE b.channel = $1 AND $3
 ), queued AS (
     INSERT INTO orchestrator_notifications (channel, event_id, run_id, seq, event_type, kind, created_at, state, reason)
-    SELECT $1, e.id, e.run_id, e.seq, e.event_type, CASE e.kind WHEN 'reminder' THEN 'waits' ELSE e.kind END, $3::timestamptz,
-           CASE WHEN e.created_at < $4::timestamptz THEN 'dropped' ELSE 'pending' END,
-           CASE WHEN e.created_at < $4 THEN $5::text ELSE '' END
+    SELECT t.channel, e.id, e.run_id, e.seq, e.event_type, CASE e.kind WHEN 'reminder' THEN 'waits' ELSE e.kind END, $4::timestamptz,
+           CASE WHEN e.created_at < $5::timestamptz THEN 'dropped' ELSE 'pending' END,
+           CASE WHEN e.created_at < $5 THEN $6::text ELSE '' END
     FROM sorted e JOIN orchestrator_runs r ON r.id = e.run_id
-    WHERE (e.kind = 'reminder' OR e.kind = ANY ($6::text[])) AND r.kind = 'run' AND e.fresh
-      AND ($7::text[] = '{}' OR EXISTS (SELECT FROM unnest($7) AS p (pattern) WHERE r.project LIKE p.pattern))
-    ORDER BY e.tx, e.id
+    JOIN targets t ON NOT pg_visible_in_snapshot(e.tx, t.since) OR pg_snapshot_xmax(t.since) > pg_snapshot_xmax(pg_current_snapshot())
+    WHERE (e.kind = 'reminder' OR e.kind = ANY ($7::text[]) AND (t.kinds = '{}' OR e.kind = ANY (t.kinds))) AND r.kind = 'run'
+      AND ($8::text[] = '{}' OR r.project LIKE ANY ($8)) AND (t.projects = '{}' OR r.project LIKE ANY (t.projects))
+      AND ($9::text[] = '{}' OR lower(btrim(r.settings ->> 'created_by')) = ANY ($9))
+      AND (t.creator = '' OR lower(btrim(r.settings ->> 'created_by')) = lower(t.creator))
+    ORDER BY e.tx, e.id, t.channel
     ON CONFLICT (channel, event_id) DO NOTHING
     RETURNING orchestrator_notifications.id
 ), moved AS (
@@ -271,11 +417,13 @@ SELECT (SELECT count(*) FROM page)::int AS events, (SELECT count(*) FROM queued)
 type FeedNotificationsParams struct {
 	Channel  string
 	Most     int32
+	Browsers bool
 	Now      time.Time
 	Oldest   time.Time
 	TooOld   string
 	Kinds    []string
 	Projects []string
+	Creators []string
 }
 
 type FeedNotificationsRow struct {
@@ -284,18 +432,21 @@ type FeedNotificationsRow struct {
 }
 
 // Turns the next events into notifications of a channel, and moves its position, in one statement: each
-// event reaches the channel once, whatever happens. Reads events as Feed does. A reminder also reaches
-// the channels that it names, whatever they are notified of. A position beyond all transactions comes
-// from another database cluster; it is then reset to now.
+// event reaches the channel once, whatever happens. Reads events as Feed does. A channel of browsers
+// stands for each of its browsers, which has a choice of its own. A reminder also reaches the channels
+// that it names, whatever they are notified of. A position beyond all transactions comes from another
+// database cluster; it is then reset to now.
 func (q *Queries) FeedNotifications(ctx context.Context, arg FeedNotificationsParams) (FeedNotificationsRow, error) {
 	row := q.db.QueryRow(ctx, feedNotifications,
 		arg.Channel,
 		arg.Most,
+		arg.Browsers,
 		arg.Now,
 		arg.Oldest,
 		arg.TooOld,
 		arg.Kinds,
 		arg.Projects,
+		arg.Creators,
 	)
 	var i FeedNotificationsRow
 	err := row.Scan(&i.Events, &i.Notifications)
@@ -320,20 +471,32 @@ func (q *Queries) FreeNotificationChannel(ctx context.Context, arg FreeNotificat
 	return err
 }
 
+const lockBrowsers = `-- name: LockBrowsers :exec
+LOCK TABLE orchestrator_browsers IN SHARE ROW EXCLUSIVE MODE
+`
+
+// The limits on their number hold, however many subscribe at the same time.
+func (q *Queries) LockBrowsers(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockBrowsers)
+	return err
+}
+
 const notifications = `-- name: Notifications :many
-SELECT n.id, n.channel, n.run_id, n.seq, n.event_type, n.kind, n.state, n.message_id, n.attempts, n.reason, n.created_at, n.next_at, n.sent_at
+SELECT n.id, n.channel, n.run_id, n.seq, n.event_type, n.kind, n.state, n.message_id, n.attempts, n.reason, n.created_at, n.next_at, n.sent_at, n.resent_at
 FROM orchestrator_notifications n
 WHERE ($1::text = '' OR n.channel = $1)
   AND ($2::text = '' OR n.state = $2)
   AND ($3::bigint = 0 OR n.id < $3)
+  AND ($4::bigint = 0 OR n.id = $4)
 ORDER BY n.id DESC
-LIMIT $4::int
+LIMIT $5::int
 `
 
 type NotificationsParams struct {
 	Channel string
 	State   string
 	Before  int64
+	ID      int64
 	Most    int32
 }
 
@@ -351,14 +514,16 @@ type NotificationsRow struct {
 	CreatedAt time.Time
 	NextAt    *time.Time
 	SentAt    *time.Time
+	ResentAt  *time.Time
 }
 
-// Newest first: after a position in the list.
+// Newest first: after a position in the list, or one of them.
 func (q *Queries) Notifications(ctx context.Context, arg NotificationsParams) ([]NotificationsRow, error) {
 	rows, err := q.db.Query(ctx, notifications,
 		arg.Channel,
 		arg.State,
 		arg.Before,
+		arg.ID,
 		arg.Most,
 	)
 	if err != nil {
@@ -382,6 +547,7 @@ func (q *Queries) Notifications(ctx context.Context, arg NotificationsParams) ([
 			&i.CreatedAt,
 			&i.NextAt,
 			&i.SentAt,
+			&i.ResentAt,
 		); err != nil {
 			return nil, err
 		}
@@ -412,7 +578,7 @@ func (q *Queries) NotificationsDue(ctx context.Context, arg NotificationsDuePara
 }
 
 const pendingNotifications = `-- name: PendingNotifications :many
-SELECT n.id, n.kind, n.message_id, n.created_at, n.next_at
+SELECT n.id, n.kind, n.message_id, coalesce(n.resent_at, n.created_at)::timestamptz AS created_at, n.next_at
 FROM orchestrator_notifications n
 WHERE n.channel = $1 AND n.state = 'pending'
 ORDER BY n.kind = ANY ($2::text[]) DESC, n.id
@@ -457,6 +623,89 @@ func (q *Queries) PendingNotifications(ctx context.Context, arg PendingNotificat
 		return nil, err
 	}
 	return items, nil
+}
+
+const putBrowser = `-- name: PutBrowser :exec
+INSERT INTO orchestrator_browsers AS b (name, channel, endpoint, p256dh, auth, server_key, person, browser, kinds, projects, mine, quiet)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::text[], $10::text[], $11, $12)
+ON CONFLICT (name) DO UPDATE
+SET p256dh = EXCLUDED.p256dh, auth = EXCLUDED.auth, server_key = EXCLUDED.server_key, person = EXCLUDED.person, browser = EXCLUDED.browser,
+    kinds = EXCLUDED.kinds, projects = EXCLUDED.projects, mine = EXCLUDED.mine, quiet = EXCLUDED.quiet, updated_at = clock_timestamp()
+`
+
+type PutBrowserParams struct {
+	Name      string
+	Channel   string
+	Endpoint  string
+	P256dh    string
+	Auth      string
+	ServerKey string
+	Person    string
+	Browser   string
+	Kinds     []string
+	Projects  []string
+	Mine      bool
+	Quiet     json.RawMessage
+}
+
+func (q *Queries) PutBrowser(ctx context.Context, arg PutBrowserParams) error {
+	_, err := q.db.Exec(ctx, putBrowser,
+		arg.Name,
+		arg.Channel,
+		arg.Endpoint,
+		arg.P256dh,
+		arg.Auth,
+		arg.ServerKey,
+		arg.Person,
+		arg.Browser,
+		arg.Kinds,
+		arg.Projects,
+		arg.Mine,
+		arg.Quiet,
+	)
+	return err
+}
+
+const removeBrowser = `-- name: RemoveBrowser :execrows
+WITH waiting AS (
+    UPDATE orchestrator_notifications SET state = 'dropped', reason = $2 WHERE channel = $1 AND state = 'pending'
+), channel AS (
+    DELETE FROM orchestrator_notification_channels WHERE channel = $1
+)
+DELETE FROM orchestrator_browsers WHERE name = $1
+`
+
+type RemoveBrowserParams struct {
+	Name   string
+	Reason string
+}
+
+func (q *Queries) RemoveBrowser(ctx context.Context, arg RemoveBrowserParams) (int64, error) {
+	result, err := q.db.Exec(ctx, removeBrowser, arg.Name, arg.Reason)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const resendNotification = `-- name: ResendNotification :execrows
+UPDATE orchestrator_notifications
+SET state = 'pending', reason = '', message_id = NULL, composed_at = NULL, next_at = NULL, attempts = 0, resent_at = $1::timestamptz
+WHERE id = $2 AND state IN ('failed', 'dropped')
+`
+
+type ResendNotificationParams struct {
+	Now time.Time
+	ID  int64
+}
+
+// A notification that was not sent becomes a new one, for the same event.
+func (q *Queries) ResendNotification(ctx context.Context, arg ResendNotificationParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resendNotification, arg.Now, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const sweepNotifications = `-- name: SweepNotifications :execrows

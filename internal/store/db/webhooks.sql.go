@@ -66,7 +66,7 @@ WITH possible AS (
     CROSS JOIN LATERAL (
         SELECT o.id, o.next_try
         FROM orchestrator_webhook_deliveries o
-        WHERE o.webhook_id = w.id AND o.next_try <= now() AND (w.enabled OR o.event_id IS NULL)
+        WHERE o.webhook_id = w.id AND o.next_try <= now() AND (w.enabled OR o.event_id IS NULL AND o.payload IS NULL)
         ORDER BY o.next_try, o.id
         LIMIT greatest(0, CASE WHEN w.failing_since IS NULL THEN $3::int ELSE 1 END - coalesce(b.n, 0))
         FOR UPDATE SKIP LOCKED) d
@@ -87,12 +87,13 @@ WITH possible AS (
         used = d.used + CASE WHEN d.status = 'sending' THEN 0 ELSE 1 END -- an interrupted attempt does not count
     FROM due u
     WHERE d.id = u.id
-    RETURNING d.id, d.webhook_id, d.event_id, d.run_id, d.seq, d.event_type, d.attempts, d.used, d.created_at
+    RETURNING d.id, d.webhook_id, d.event_id, d.run_id, d.seq, d.event_type, d.attempts, d.used, d.created_at, d.message, d.subject, d.payload AS own
 ), begun AS (
     INSERT INTO orchestrator_webhook_attempts (delivery_id, attempt)
     SELECT c.id, c.attempts FROM claimed c
 )
-SELECT c.id, c.webhook_id, (c.event_id IS NULL)::bool AS test, c.run_id, c.seq, c.event_type, c.attempts, c.used, c.created_at,
+SELECT c.id, c.webhook_id, (c.event_id IS NULL AND c.own IS NULL)::bool AS test, c.run_id, c.seq, c.event_type, c.attempts, c.used, c.created_at,
+       c.message, c.subject, c.own,
        u.url, u.secret, u.failing::bool AS failing, e.payload, e.created_at AS happened_at
 FROM claimed c JOIN due u ON u.id = c.id LEFT JOIN orchestrator_events e ON e.id = c.event_id
 ORDER BY c.id
@@ -117,6 +118,9 @@ type ClaimDeliveriesRow struct {
 	Attempts   int32
 	Used       int32
 	CreatedAt  time.Time
+	Message    string
+	Subject    string
+	Own        json.RawMessage
 	Url        string
 	Secret     string
 	Failing    bool
@@ -153,6 +157,9 @@ func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams
 			&i.Attempts,
 			&i.Used,
 			&i.CreatedAt,
+			&i.Message,
+			&i.Subject,
+			&i.Own,
 			&i.Url,
 			&i.Secret,
 			&i.Failing,
@@ -222,7 +229,7 @@ func (q *Queries) DeleteWebhook(ctx context.Context, id int64) (int64, error) {
 }
 
 const deliveries = `-- name: Deliveries :many
-SELECT d.id, d.webhook_id, (d.event_id IS NULL)::bool AS test, d.run_id, d.seq, d.event_type, d.status, d.attempts, d.next_try, d.response_code,
+SELECT d.id, d.webhook_id, (d.event_id IS NULL AND d.payload IS NULL)::bool AS test, d.message, d.run_id, d.seq, d.event_type, d.status, d.attempts, d.next_try, d.response_code,
        d.duration_ms, d.error, d.created_at, d.finished_at, d.request, d.used,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('attempt', a.attempt, 'started_at', a.started_at, 'finished_at', a.finished_at,
             'response_code', a.response_code, 'duration_ms', a.duration_ms, 'error', a.error) ORDER BY a.attempt), '[]')
@@ -248,6 +255,7 @@ type DeliveriesRow struct {
 	ID           int64
 	WebhookID    int64
 	Test         bool
+	Message      string
 	RunID        int64
 	Seq          int64
 	EventType    string
@@ -285,6 +293,7 @@ func (q *Queries) Deliveries(ctx context.Context, arg DeliveriesParams) ([]Deliv
 			&i.ID,
 			&i.WebhookID,
 			&i.Test,
+			&i.Message,
 			&i.RunID,
 			&i.Seq,
 			&i.EventType,
@@ -321,7 +330,7 @@ WITH attempt AS (
         next_try = CASE WHEN $6 = 'pending' THEN clock_timestamp() + make_interval(secs => $7::float8) END,
         finished_at = CASE WHEN $6 = 'pending' THEN NULL ELSE clock_timestamp() END
     WHERE d.id = $4 AND d.next_try IS NOT NULL AND (d.attempts = $5 OR $6 = 'delivered')
-    RETURNING d.webhook_id, d.event_id
+    RETURNING d.webhook_id, d.event_id IS NOT NULL OR d.payload IS NOT NULL AS counts
 ), health AS (
     UPDATE orchestrator_webhooks w
     SET failing_since = CASE WHEN $6 = 'delivered' THEN NULL ELSE coalesce(w.failing_since, clock_timestamp()) END,
@@ -331,7 +340,7 @@ WITH attempt AS (
     CROSS JOIN LATERAL (SELECT h.id, $6 <> 'delivered' AND ($9::bool OR
         coalesce(h.failing_since <= clock_timestamp() - make_interval(secs => $10::float8), false)) AS stop
         FROM orchestrator_webhooks h WHERE h.id = d.webhook_id) s
-    WHERE w.id = s.id AND d.event_id IS NOT NULL AND ($6 <> 'delivered' OR w.failing_since IS NOT NULL)
+    WHERE w.id = s.id AND d.counts AND ($6 <> 'delivered' OR w.failing_since IS NOT NULL)
     RETURNING w.enabled
 )
 SELECT (SELECT count(*) FROM ended)::int AS booked, coalesce((SELECT NOT h.enabled FROM health h), false)::bool AS disabled

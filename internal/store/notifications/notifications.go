@@ -4,7 +4,10 @@ package notifications
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -32,6 +35,8 @@ type Channel struct {
 	Name     string
 	Kinds    []string // as in its configuration
 	Projects []string // patterns; empty: all
+	Creators []string // of the runs; empty: all
+	Browsers bool     // it stands for the browsers that are subscribed to it
 }
 
 // feedPage is the number of events that one statement looks at.
@@ -46,12 +51,13 @@ const notAwaited = "no answer was awaited any more: the question had ended, or i
 // Queue turns the next events into notifications of a channel. Events before oldest are recorded as
 // dropped. It reports whether there may be more events, and how many notifications were added.
 func Queue(ctx context.Context, st *store.Store, c Channel, now, oldest time.Time) (more bool, added int, err error) {
-	patterns := make([]string, len(c.Projects))
-	for i, p := range c.Projects {
-		patterns[i] = like(p)
+	creators := make([]string, len(c.Creators))
+	for i, name := range c.Creators {
+		creators[i] = strings.ToLower(strings.TrimSpace(name))
 	}
 	r, err := st.Queries().FeedNotifications(ctx, db.FeedNotificationsParams{
-		Channel: c.Name, Most: feedPage, Now: now, Oldest: oldest, TooOld: tooOld, Kinds: c.Kinds, Projects: patterns,
+		Channel: c.Name, Most: feedPage, Now: now, Oldest: oldest, TooOld: tooOld, Kinds: c.Kinds, Projects: patternsOf(c.Projects),
+		Creators: creators, Browsers: c.Browsers,
 	})
 	return r.Events == feedPage, int(r.Notifications), dberr.Explain(err, "find what the channel %s is notified of", c.Name)
 }
@@ -199,6 +205,7 @@ type Notification struct {
 	CreatedAt time.Time  `json:"created_at"`
 	NextAt    *time.Time `json:"next_at,omitempty" doc:"earliest time of the next attempt"`
 	SentAt    *time.Time `json:"sent_at,omitempty"`
+	ResentAt  *time.Time `json:"resent_at,omitempty" doc:"when a person last asked to send it again"`
 }
 
 // Filter selects notifications.
@@ -211,19 +218,48 @@ type Filter struct {
 
 // Find returns the notifications that match a filter, newest first.
 func Find(ctx context.Context, st *store.Store, f Filter) ([]Notification, error) {
-	rows, err := st.ListQueries().Notifications(ctx, db.NotificationsParams{
-		Channel: rowconv.Text(f.Channel), State: string(f.State), Before: f.Before, Most: rowconv.Limit(f.Limit, 50),
-	})
+	return find(ctx, st, db.NotificationsParams{Channel: rowconv.Text(f.Channel), State: string(f.State), Before: f.Before, Most: rowconv.Limit(f.Limit, 50)})
+}
+
+// Get returns a notification, or ErrNotFound.
+func Get(ctx context.Context, st *store.Store, id int64) (Notification, error) {
+	list, err := find(ctx, st, db.NotificationsParams{ID: id, Most: 1})
+	if err == nil && (len(list) == 0 || id <= 0) {
+		return Notification{}, dberr.NotFound("the notification %d was not found; see rgpt notification list", id)
+	}
+	if err != nil {
+		return Notification{}, err
+	}
+	return list[0], nil
+}
+
+func find(ctx context.Context, st *store.Store, p db.NotificationsParams) ([]Notification, error) {
+	rows, err := st.ListQueries().Notifications(ctx, p)
 	return rowconv.Convert(rows, func(r db.NotificationsRow) Notification {
 		n := Notification{
 			ID: r.ID, Channel: r.Channel, RunID: r.RunID, Event: contract.EventID(r.RunID, r.Seq), EventType: r.EventType, Kind: r.Kind, State: State(r.State),
-			Message: rowconv.Deref(r.MessageID), Attempts: int(r.Attempts), Reason: r.Reason, CreatedAt: r.CreatedAt, SentAt: r.SentAt,
+			Message: rowconv.Deref(r.MessageID), Attempts: int(r.Attempts), Reason: r.Reason, CreatedAt: r.CreatedAt, SentAt: r.SentAt, ResentAt: r.ResentAt,
 		}
 		if n.State == Pending {
 			n.NextAt = r.NextAt
 		}
 		return n
 	}), dberr.Explain(err, "list notifications")
+}
+
+// Resend lets a notification that failed or was dropped be sent again, in a new message. It reports false
+// for others.
+func Resend(ctx context.Context, st *store.Store, id int64, now time.Time, by string) (done bool, err error) {
+	err = st.InTx(ctx, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		if err := store.ActAs(ctx, q, by); err != nil {
+			return err
+		}
+		n, err := q.ResendNotification(ctx, db.ResendNotificationParams{ID: id, Now: now})
+		done = n > 0
+		return err
+	})
+	return done, dberr.Explain(err, "send the notification %d again", id)
 }
 
 // sweepPage is the number of rows that one statement of Sweep changes.
@@ -238,6 +274,11 @@ func Sweep(ctx context.Context, st *store.Store, before, abandoned time.Time) (d
 		return q.AbandonNotifications(ctx, db.AbandonNotificationsParams{Before: abandoned, Reason: reason, Most: sweepPage})
 	}); err != nil {
 		return 0, dberr.Explain(err, "end abandoned notifications")
+	}
+	if _, err := pages(func() (int64, error) {
+		return q.DropForRemovedBrowsers(ctx, db.DropForRemovedBrowsersParams{Reason: unsubscribed, Most: sweepPage})
+	}); err != nil {
+		return 0, dberr.Explain(err, "end notifications of removed browsers")
 	}
 	deleted, err = pages(func() (int64, error) {
 		return q.SweepNotifications(ctx, db.SweepNotificationsParams{Before: before, Most: sweepPage})

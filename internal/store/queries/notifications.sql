@@ -4,17 +4,17 @@ INSERT INTO orchestrator_notification_channels (channel) VALUES (@channel) ON CO
 
 -- name: FeedNotifications :one
 -- Turns the next events into notifications of a channel, and moves its position, in one statement: each
--- event reaches the channel once, whatever happens. Reads events as Feed does. A reminder also reaches
--- the channels that it names, whatever they are notified of. A position beyond all transactions comes
--- from another database cluster; it is then reset to now.
+-- event reaches the channel once, whatever happens. Reads events as Feed does. A channel of browsers
+-- stands for each of its browsers, which has a choice of its own. A reminder also reaches the channels
+-- that it names, whatever they are notified of. A position beyond all transactions comes from another
+-- database cluster; it is then reset to now.
 WITH place AS (
-    SELECT CASE WHEN c.tx > pg_snapshot_xmax(pg_current_snapshot()) THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE c.tx END AS tx, c.id, c.since
+    SELECT CASE WHEN c.tx > pg_snapshot_xmax(pg_current_snapshot()) THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE c.tx END AS tx, c.id
     FROM orchestrator_notification_channels c
     WHERE c.channel = @channel
     FOR UPDATE SKIP LOCKED
 ), page AS MATERIALIZED (
-    SELECT e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at,
-           NOT pg_visible_in_snapshot(e.tx, p.since) OR pg_snapshot_xmax(p.since) > pg_snapshot_xmax(pg_current_snapshot()) AS fresh
+    SELECT e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at
     FROM place p CROSS JOIN LATERAL (
         SELECT n.tx, n.id, n.run_id, n.seq, n.event_type, n.created_at,
                CASE WHEN n.event_type = 'run.failed' OR n.event_type = 'run.updated' OR n.event_type LIKE '%.error'
@@ -35,15 +35,26 @@ WITH place AS (
              OR e.event_type IN ('planner.error', 'builder.error', 'tester.error', 'releaser.error') AND e.payload ->> 'code' = 'budget_exceeded' THEN 'budget'
         END AS kind
     FROM page e
+), targets AS (
+    SELECT c.channel, c.since, '{}'::text[] AS kinds, '{}'::text[] AS projects, '' AS creator
+    FROM orchestrator_notification_channels c
+    WHERE c.channel = @channel AND NOT @browsers::bool
+    UNION ALL
+    SELECT b.name, c.since, b.kinds, b.projects, CASE WHEN b.mine THEN b.person ELSE '' END
+    FROM orchestrator_browsers b JOIN orchestrator_notification_channels c ON c.channel = b.name
+    WHERE b.channel = @channel AND @browsers
 ), queued AS (
     INSERT INTO orchestrator_notifications (channel, event_id, run_id, seq, event_type, kind, created_at, state, reason)
-    SELECT @channel, e.id, e.run_id, e.seq, e.event_type, CASE e.kind WHEN 'reminder' THEN 'waits' ELSE e.kind END, @now::timestamptz,
+    SELECT t.channel, e.id, e.run_id, e.seq, e.event_type, CASE e.kind WHEN 'reminder' THEN 'waits' ELSE e.kind END, @now::timestamptz,
            CASE WHEN e.created_at < @oldest::timestamptz THEN 'dropped' ELSE 'pending' END,
            CASE WHEN e.created_at < @oldest THEN @too_old::text ELSE '' END
     FROM sorted e JOIN orchestrator_runs r ON r.id = e.run_id
-    WHERE (e.kind = 'reminder' OR e.kind = ANY (@kinds::text[])) AND r.kind = 'run' AND e.fresh
-      AND (@projects::text[] = '{}' OR EXISTS (SELECT FROM unnest(@projects) AS p (pattern) WHERE r.project LIKE p.pattern))
-    ORDER BY e.tx, e.id
+    JOIN targets t ON NOT pg_visible_in_snapshot(e.tx, t.since) OR pg_snapshot_xmax(t.since) > pg_snapshot_xmax(pg_current_snapshot())
+    WHERE (e.kind = 'reminder' OR e.kind = ANY (@kinds::text[]) AND (t.kinds = '{}' OR e.kind = ANY (t.kinds))) AND r.kind = 'run'
+      AND (@projects::text[] = '{}' OR r.project LIKE ANY (@projects)) AND (t.projects = '{}' OR r.project LIKE ANY (t.projects))
+      AND (@creators::text[] = '{}' OR lower(btrim(r.settings ->> 'created_by')) = ANY (@creators))
+      AND (t.creator = '' OR lower(btrim(r.settings ->> 'created_by')) = lower(t.creator))
+    ORDER BY e.tx, e.id, t.channel
     ON CONFLICT (channel, event_id) DO NOTHING
     RETURNING orchestrator_notifications.id
 ), moved AS (
@@ -72,7 +83,7 @@ SET holder = '', next_at = clock_timestamp() + make_interval(secs => @wait_secon
 WHERE channel = @channel AND holder = @holder;
 
 -- name: PendingNotifications :many
-SELECT n.id, n.kind, n.message_id, n.created_at, n.next_at
+SELECT n.id, n.kind, n.message_id, coalesce(n.resent_at, n.created_at)::timestamptz AS created_at, n.next_at
 FROM orchestrator_notifications n
 WHERE n.channel = @channel AND n.state = 'pending'
 ORDER BY n.kind = ANY (@first::text[]) DESC, n.id
@@ -122,12 +133,13 @@ SET state = @state, reason = @reason, next_at = sqlc.narg(next_at), sent_at = sq
 WHERE message_id = @message_id::bigint AND (state = 'pending' OR @state = 'sent' AND state <> 'sent') AND (attempts = @attempt::int OR @state = 'sent' AND attempts > @attempt);
 
 -- name: Notifications :many
--- Newest first: after a position in the list.
-SELECT n.id, n.channel, n.run_id, n.seq, n.event_type, n.kind, n.state, n.message_id, n.attempts, n.reason, n.created_at, n.next_at, n.sent_at
+-- Newest first: after a position in the list, or one of them.
+SELECT n.id, n.channel, n.run_id, n.seq, n.event_type, n.kind, n.state, n.message_id, n.attempts, n.reason, n.created_at, n.next_at, n.sent_at, n.resent_at
 FROM orchestrator_notifications n
 WHERE (@channel::text = '' OR n.channel = @channel)
   AND (@state::text = '' OR n.state = @state)
   AND (@before::bigint = 0 OR n.id < @before)
+  AND (@id::bigint = 0 OR n.id = @id)
 ORDER BY n.id DESC
 LIMIT @most::int;
 
@@ -136,11 +148,63 @@ LIMIT @most::int;
 UPDATE orchestrator_notifications
 SET state = 'failed', reason = @reason
 WHERE id = ANY (ARRAY(SELECT n.id FROM orchestrator_notifications n
-             WHERE n.created_at < @before::timestamptz AND n.state = 'pending'
+             WHERE n.created_at < @before::timestamptz AND n.state = 'pending' AND (n.resent_at IS NULL OR n.resent_at < @before)
              LIMIT @most::int));
 
 -- name: SweepNotifications :execrows
 DELETE FROM orchestrator_notifications
 WHERE id = ANY (ARRAY(SELECT n.id FROM orchestrator_notifications n
              WHERE n.created_at < @before::timestamptz AND n.state <> 'pending'
+             LIMIT @most::int));
+
+-- name: ResendNotification :execrows
+-- A notification that was not sent becomes a new one, for the same event.
+UPDATE orchestrator_notifications
+SET state = 'pending', reason = '', message_id = NULL, composed_at = NULL, next_at = NULL, attempts = 0, resent_at = @now::timestamptz
+WHERE id = @id AND state IN ('failed', 'dropped');
+
+-- name: LockBrowsers :exec
+-- The limits on their number hold, however many subscribe at the same time.
+LOCK TABLE orchestrator_browsers IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: CountBrowsers :one
+-- The browsers besides one: all, and those of a person.
+SELECT count(*)::int AS all_of_them, count(*) FILTER (WHERE b.person <> '' AND lower(b.person) = lower(@person::text))::int AS of_person
+FROM orchestrator_browsers b
+WHERE b.name <> @name;
+
+-- name: PutBrowser :exec
+INSERT INTO orchestrator_browsers AS b (name, channel, endpoint, p256dh, auth, server_key, person, browser, kinds, projects, mine, quiet)
+VALUES (@name, @channel, @endpoint, @p256dh, @auth, @server_key, @person, @browser, @kinds::text[], @projects::text[], @mine, sqlc.narg(quiet))
+ON CONFLICT (name) DO UPDATE
+SET p256dh = EXCLUDED.p256dh, auth = EXCLUDED.auth, server_key = EXCLUDED.server_key, person = EXCLUDED.person, browser = EXCLUDED.browser,
+    kinds = EXCLUDED.kinds, projects = EXCLUDED.projects, mine = EXCLUDED.mine, quiet = EXCLUDED.quiet, updated_at = clock_timestamp();
+
+-- name: Browsers :many
+-- All of them or one, oldest first.
+SELECT * FROM orchestrator_browsers b
+WHERE @name::text = '' OR b.name = @name
+ORDER BY b.created_at, b.name;
+
+-- name: BrowsersDue :many
+-- The browsers with notifications that are to be put into a message, or a message to be sent.
+SELECT * FROM orchestrator_browsers b
+WHERE b.channel = @channel AND EXISTS (
+    SELECT FROM orchestrator_notifications n
+    WHERE n.channel = b.name AND n.state = 'pending' AND (n.next_at IS NULL OR n.next_at <= @now::timestamptz));
+
+-- name: RemoveBrowser :execrows
+WITH waiting AS (
+    UPDATE orchestrator_notifications SET state = 'dropped', reason = @reason WHERE channel = @name AND state = 'pending'
+), channel AS (
+    DELETE FROM orchestrator_notification_channels WHERE channel = @name
+)
+DELETE FROM orchestrator_browsers WHERE name = @name;
+
+-- name: DropForRemovedBrowsers :execrows
+-- What was found for a browser just when it was removed. No other channels have a dot in their names.
+UPDATE orchestrator_notifications
+SET state = 'dropped', reason = @reason
+WHERE id = ANY (ARRAY(SELECT n.id FROM orchestrator_notifications n
+             WHERE n.channel LIKE '%.%' AND n.state = 'pending' AND NOT EXISTS (SELECT FROM orchestrator_browsers b WHERE b.name = n.channel)
              LIMIT @most::int));

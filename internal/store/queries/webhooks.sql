@@ -90,7 +90,7 @@ WITH possible AS (
     CROSS JOIN LATERAL (
         SELECT o.id, o.next_try
         FROM orchestrator_webhook_deliveries o
-        WHERE o.webhook_id = w.id AND o.next_try <= now() AND (w.enabled OR o.event_id IS NULL)
+        WHERE o.webhook_id = w.id AND o.next_try <= now() AND (w.enabled OR o.event_id IS NULL AND o.payload IS NULL)
         ORDER BY o.next_try, o.id
         LIMIT greatest(0, CASE WHEN w.failing_since IS NULL THEN @most_each::int ELSE 1 END - coalesce(b.n, 0))
         FOR UPDATE SKIP LOCKED) d
@@ -111,12 +111,13 @@ WITH possible AS (
         used = d.used + CASE WHEN d.status = 'sending' THEN 0 ELSE 1 END -- an interrupted attempt does not count
     FROM due u
     WHERE d.id = u.id
-    RETURNING d.id, d.webhook_id, d.event_id, d.run_id, d.seq, d.event_type, d.attempts, d.used, d.created_at
+    RETURNING d.id, d.webhook_id, d.event_id, d.run_id, d.seq, d.event_type, d.attempts, d.used, d.created_at, d.message, d.subject, d.payload AS own
 ), begun AS (
     INSERT INTO orchestrator_webhook_attempts (delivery_id, attempt)
     SELECT c.id, c.attempts FROM claimed c
 )
-SELECT c.id, c.webhook_id, (c.event_id IS NULL)::bool AS test, c.run_id, c.seq, c.event_type, c.attempts, c.used, c.created_at,
+SELECT c.id, c.webhook_id, (c.event_id IS NULL AND c.own IS NULL)::bool AS test, c.run_id, c.seq, c.event_type, c.attempts, c.used, c.created_at,
+       c.message, c.subject, c.own,
        u.url, u.secret, u.failing::bool AS failing, e.payload, e.created_at AS happened_at
 FROM claimed c JOIN due u ON u.id = c.id LEFT JOIN orchestrator_events e ON e.id = c.event_id
 ORDER BY c.id;
@@ -152,7 +153,7 @@ WITH attempt AS (
         next_try = CASE WHEN @status = 'pending' THEN clock_timestamp() + make_interval(secs => @wait_seconds::float8) END,
         finished_at = CASE WHEN @status = 'pending' THEN NULL ELSE clock_timestamp() END
     WHERE d.id = @id AND d.next_try IS NOT NULL AND (d.attempts = @attempt OR @status = 'delivered')
-    RETURNING d.webhook_id, d.event_id
+    RETURNING d.webhook_id, d.event_id IS NOT NULL OR d.payload IS NOT NULL AS counts
 ), health AS (
     UPDATE orchestrator_webhooks w
     SET failing_since = CASE WHEN @status = 'delivered' THEN NULL ELSE coalesce(w.failing_since, clock_timestamp()) END,
@@ -162,7 +163,7 @@ WITH attempt AS (
     CROSS JOIN LATERAL (SELECT h.id, @status <> 'delivered' AND (@gone::bool OR
         coalesce(h.failing_since <= clock_timestamp() - make_interval(secs => @disable_after_seconds::float8), false)) AS stop
         FROM orchestrator_webhooks h WHERE h.id = d.webhook_id) s
-    WHERE w.id = s.id AND d.event_id IS NOT NULL AND (@status <> 'delivered' OR w.failing_since IS NOT NULL)
+    WHERE w.id = s.id AND d.counts AND (@status <> 'delivered' OR w.failing_since IS NOT NULL)
     RETURNING w.enabled
 )
 SELECT (SELECT count(*) FROM ended)::int AS booked, coalesce((SELECT NOT h.enabled FROM health h), false)::bool AS disabled;
@@ -177,7 +178,7 @@ WHERE d.webhook_id = @webhook_id AND d.id = @id AND (d.status <> 'sending' OR d.
 -- name: Deliveries :many
 -- Deliveries of a webhook, newest first: after a position in the list, or one of
 -- them.
-SELECT d.id, d.webhook_id, (d.event_id IS NULL)::bool AS test, d.run_id, d.seq, d.event_type, d.status, d.attempts, d.next_try, d.response_code,
+SELECT d.id, d.webhook_id, (d.event_id IS NULL AND d.payload IS NULL)::bool AS test, d.message, d.run_id, d.seq, d.event_type, d.status, d.attempts, d.next_try, d.response_code,
        d.duration_ms, d.error, d.created_at, d.finished_at, d.request, d.used,
        (SELECT coalesce(jsonb_agg(jsonb_build_object('attempt', a.attempt, 'started_at', a.started_at, 'finished_at', a.finished_at,
             'response_code', a.response_code, 'duration_ms', a.duration_ms, 'error', a.error) ORDER BY a.attempt), '[]')

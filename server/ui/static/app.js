@@ -831,6 +831,7 @@ function ready() {
   catchUp();
   lastLine();
   if ($("[data-charts],a[data-soft]")) import("./charts.js");
+  if ($("[data-push]")) import("./push.js");
   for (const button of $$("[data-noscript]")) button.hidden = true;
 }
 document.addEventListener("rgpt:refreshed", ready);
