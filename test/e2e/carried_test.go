@@ -28,13 +28,15 @@ var recordTo = flag.String("record-histories", "", "directory to which the histo
 
 // TestAnIssueBecomesAMergedPullRequest labels an issue on a real Gitea. The run that this triggers stays
 // with its pull request: a reviewer's comment is carried out and answered, a person's push is built on, a
-// red check is fixed on top of it, and once it is approved, the merge queue merges it, which closes the
-// issue and ends the watch.
+// red check is fixed on top of it, a conflict with the base is resolved, and once it is approved, the merge
+// queue merges it, which closes the issue and ends the watch.
 func TestAnIssueBecomesAMergedPullRequest(t *testing.T) {
 	t.Parallel()
 	rules := first(quickRules("20ms"),
 		rule(on("agent", "repair", "contains", "person.txt is rude"),
 			calls(call("edit_file", "path", "person.txt", "old_text", "rude", "new_text", "kind"), harness.Finish("Said it kindly.")), 300),
+		rule(on("agent", "repair", "contains", "the branch conflicts with commit"),
+			calls(call("delete_file", "path", "step-001.txt"), call("create_file", "path", "step-001.txt", "content", "both\n"), harness.Finish("Kept both.")), 300),
 		rule(on("agent", "repair"),
 			calls(call("edit_file", "path", "step-001.txt", "old_text", "made", "new_text", "written"), harness.Finish("Wrote instead of made. Nothing else says it.")), 300),
 	).Named("carried")
@@ -64,7 +66,7 @@ func TestAnIssueBecomesAMergedPullRequest(t *testing.T) {
 		return strings.Contains(text, "Carried out in `"+run.ReleaseCommit[:12]) && strings.Contains(text, "Wrote instead of made."), text
 	})
 
-	theirs := w.pushes(t, path, run.ReleaseBranch)
+	theirs := w.pushes(t, path, run.ReleaseBranch, "person.txt", "rude\n")
 	harness.Await(t, "the run to continue from the push", longest, func() (bool, string) {
 		run = w.Inspect(t, id)
 		return countEvents(run, contract.EventStayPushed) == 1, fmt.Sprint(eventTypes(run.Events))
@@ -78,6 +80,16 @@ func TestAnIssueBecomesAMergedPullRequest(t *testing.T) {
 	verdict := run.Gate[len(run.Gate)-1]
 	require.Equal(t, contract.GateRelease, verdict.Stage)
 	require.Equal(t, 1, verdict.FilesTotal, "what the person pushed is not judged")
+
+	base, before := w.pushes(t, path, "main", "step-001.txt", "from the base\n"), run.ReleaseCommit
+	run = w.movedOn(t, path, run)
+	require.Equal(t, before+" "+base, harness.Git(t, dir, "log", "-1", "--format=%P", run.ReleaseCommit), "the base is merged")
+	require.Equal(t, "both", harness.Git(t, dir, "show", run.ReleaseCommit+":step-001.txt"))
+	require.Equal(t, 1, countEvents(run, contract.EventStayUpdating))
+	require.Equal(t, 1, countEvents(run, contract.EventStayUpdated))
+	verdict = run.Gate[len(run.Gate)-1]
+	require.Equal(t, contract.GateRelease, verdict.Stage)
+	require.Equal(t, 1, verdict.FilesTotal, "only the resolution is judged")
 
 	w.forge.Do(t, w.forge.Reviewer, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/reviews", path, number),
 		map[string]any{"event": "APPROVED", "body": "Good.", "commit_id": run.ReleaseCommit}, nil)
@@ -151,11 +163,11 @@ func (w *forgeTests) movedOn(t *testing.T, path string, before views.RunDetails)
 }
 
 // pushes adds a commit of the reviewer to a branch on the forge.
-func (w *forgeTests) pushes(t *testing.T, path, branch string) string {
+func (w *forgeTests) pushes(t *testing.T, path, branch, file, text string) string {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "person")
 	harness.Git(t, w.Dir, "clone", "--quiet", "--branch", branch, w.forge.CloneURL(w.forge.Reviewer, path), clone)
-	harness.WriteFiles(t, clone, map[string]string{"person.txt": "rude\n"})
+	harness.WriteFiles(t, clone, map[string]string{file: text})
 	harness.Git(t, clone, "add", "--all")
 	harness.Git(t, clone, "commit", "--quiet", "--message", "By hand", "--author", w.forge.Reviewer.Login+" <reviewer@example.com>")
 	harness.Git(t, clone, "push", "--quiet", "origin", branch)
