@@ -106,7 +106,8 @@ func newFixture(t *testing.T, rules string) *fixture {
 	var suite testsuite.WorkflowTestSuite
 	h.env = suite.NewTestActivityEnvironment()
 	for _, f := range []any{h.Record, h.Plan, h.AdoptPlan, h.Think, h.CallTool, h.OpenStep, h.Integrate, h.Environment, h.PlanTests, h.Verify, h.TestReport, h.Diagnose, h.Release, h.Protected, h.JudgeChange, h.Judge, h.CleanUp,
-		h.PipelineRecord, h.CreatePipeline, h.ClosePipeline, h.OpenMember, h.WriteHandoff, h.SaveTranscript, h.TakeBranch} {
+		h.PipelineRecord, h.CreatePipeline, h.ClosePipeline, h.OpenMember, h.WriteHandoff, h.SaveTranscript, h.TakeBranch,
+		h.UpdateBranch, h.ConflictMarkers} {
 		h.env.RegisterActivity(f)
 	}
 	return h

@@ -31,6 +31,7 @@ func (o *onePull) PullRequest(context.Context, string, int64) (forge.PullRequest
 func releasedPull(t *testing.T, h *fixture, file, text string) (first contract.ReleaseInput, judged contract.GateInput, released contract.ReleaseResult, pull *onePull) {
 	t.Helper()
 	h.gated()
+	h.git("-C", h.repo.URL, "config", "receive.denyCurrentBranch", "ignore") // people push to main
 	first, judged = h.releaseOf(h.changed(h.repo.Workspace(), file, text))
 	verdict, failure := do[contract.GateVerdict](h, h.JudgeChange, judged)
 	require.Nil(t, failure)

@@ -70,7 +70,7 @@ func TestKillingAnyProcessAtAnyStepOfAPullRequestLosesAndDoublesNothing(t *testi
 }
 
 // carriedMoments is the number of moments of one way to a merge.
-const carriedMoments = 18
+const carriedMoments = 21
 
 // momentTime is how long a moment may take to come. Servers that died keep their leases of events for two
 // minutes.
@@ -144,6 +144,11 @@ func (k *carryKills) momentsOf(step int) []carryMoment {
 		},
 		{
 			{k.webhook("the webhook of the check", "status"), k.apiRequest("a look at the checks", http.MethodGet, "/statuses")},
+			{k.modelRequest("repair")},
+			push,
+		},
+		{
+			{k.webhook("the webhook of the base", "push"), k.gitRequest("the run fetches the base", http.MethodPost, "/git-upload-pack")},
 			{k.modelRequest("repair")},
 			push,
 		},

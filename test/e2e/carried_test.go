@@ -31,8 +31,8 @@ var recordTo = flag.String("record-histories", "", "directory to which the histo
 
 // TestAnIssueBecomesAMergedPullRequest labels an issue on a real Gitea. The run that this triggers stays
 // with its pull request: a reviewer's comment is carried out and answered, a person's push is built on, a
-// red check is fixed on top of it, and once it is approved, the merge queue merges it, which closes the
-// issue and ends the watch.
+// red check is fixed on top of it, a conflict with the base is resolved, and once it is approved, the merge
+// queue merges it, which closes the issue and ends the watch.
 func TestAnIssueBecomesAMergedPullRequest(t *testing.T) {
 	t.Parallel()
 	c := newCarried(t, gitea.Start(t), "20ms", "", "")
@@ -54,6 +54,7 @@ type carried struct {
 	id, number int64            // of the run and its pull request
 	run        views.RunDetails // after the last step
 	theirs     string           // the commit that a person pushed
+	base       string           // the commit of the base that conflicts
 	candidate  string           // the commit that the merge queue tests
 }
 
@@ -70,6 +71,8 @@ func newCarried(t *testing.T, server *gitea.Server, latency, settings, more stri
 	rules := first(quickRules(latency),
 		rule(on("agent", "repair", "contains", "person.txt is rude"),
 			calls(call("edit_file", "path", "person.txt", "old_text", "rude", "new_text", "kind"), harness.Finish("Said it kindly.")), 300),
+		rule(on("agent", "repair", "contains", "the branch conflicts with commit"),
+			calls(call("delete_file", "path", "step-001.txt"), call("create_file", "path", "step-001.txt", "content", "both\n"), harness.Finish("Kept both.")), 300),
 		rule(on("agent", "repair"),
 			calls(call("edit_file", "path", "step-001.txt", "old_text", "made", "new_text", "written"), harness.Finish("Wrote instead of made. Nothing else says it.")), 300),
 	).Named("carried")
@@ -94,8 +97,9 @@ func (c *carried) steps() []carriedStep {
 				"event": "COMMENT", "body": "", "comments": []map[string]any{{"path": "step-001.txt", "body": "Say written.", "new_position": 1}},
 			}, nil)
 		}, c.answersTheComment},
-		{"a person pushes", func(t *testing.T) { c.theirs = c.pushes(t, c.path, c.run.ReleaseBranch) }, c.continues},
+		{"a person pushes", func(t *testing.T) { c.theirs = c.pushes(t, c.path, c.run.ReleaseBranch, "person.txt", "rude\n") }, c.continues},
 		{"a check fails", func(t *testing.T) { c.forge.Status(t, c.path, c.theirs, "ci/tone", "failure", "person.txt is rude") }, c.fixesTheCheck},
+		{"the base conflicts", func(t *testing.T) { c.base = c.pushes(t, c.path, "main", "step-001.txt", "from the base\n") }, c.resolvesTheConflict},
 		{"the pull request is approved", func(t *testing.T) {
 			c.forge.Do(t, c.forge.Reviewer, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/reviews", c.path, c.number),
 				map[string]any{"event": "APPROVED", "body": "Good.", "commit_id": c.run.ReleaseCommit}, nil)
@@ -149,6 +153,20 @@ func (c *carried) fixesTheCheck(t *testing.T) {
 	verdict := c.run.Gate[len(c.run.Gate)-1]
 	require.Equal(t, contract.GateRelease, verdict.Stage)
 	require.Equal(t, 1, verdict.FilesTotal, "what the person pushed is not judged")
+}
+
+// resolvesTheConflict waits until the run has merged the base into its branch.
+func (c *carried) resolvesTheConflict(t *testing.T) {
+	t.Helper()
+	before := c.run.ReleaseCommit
+	c.run = c.movedOn(t, c.path, c.run)
+	require.Equal(t, before+" "+c.base, harness.Git(t, c.dir, "log", "-1", "--format=%P", c.run.ReleaseCommit), "the base is merged")
+	require.Equal(t, "both", harness.Git(t, c.dir, "show", c.run.ReleaseCommit+":step-001.txt"))
+	require.Equal(t, 1, countEvents(c.run, contract.EventStayUpdating))
+	require.Equal(t, 1, countEvents(c.run, contract.EventStayUpdated))
+	verdict := c.run.Gate[len(c.run.Gate)-1]
+	require.Equal(t, contract.GateRelease, verdict.Stage)
+	require.Equal(t, 1, verdict.FilesTotal, "only the resolution is judged")
 }
 
 // ends waits until the pull request is merged and the run does not watch its branch any longer.
@@ -341,11 +359,11 @@ func (w *forgeTests) movedOn(t *testing.T, path string, before views.RunDetails)
 }
 
 // pushes adds a commit of the reviewer to a branch on the forge.
-func (w *forgeTests) pushes(t *testing.T, path, branch string) string {
+func (w *forgeTests) pushes(t *testing.T, path, branch, file, text string) string {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "person")
 	harness.Git(t, w.Dir, "clone", "--quiet", "--branch", branch, w.forge.CloneURL(w.forge.Reviewer, path), clone)
-	harness.WriteFiles(t, clone, map[string]string{"person.txt": "rude\n"})
+	harness.WriteFiles(t, clone, map[string]string{file: text})
 	harness.Git(t, clone, "add", "--all")
 	harness.Git(t, clone, "commit", "--quiet", "--message", "By hand", "--author", w.forge.Reviewer.Login+" <reviewer@example.com>")
 	harness.Git(t, clone, "push", "--quiet", "origin", branch)
