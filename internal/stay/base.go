@@ -33,7 +33,8 @@ func (s *Service) findBase(ctx context.Context, service forge.Service, w forgeev
 	if settings == nil || settings.Update == nil {
 		return nil
 	}
-	why, again := "", time.Time{}
+	var why string
+	var again time.Time
 	switch {
 	case pr.Behind:
 		why = contract.ConclusionBehind

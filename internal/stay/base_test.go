@@ -26,7 +26,7 @@ func (w *world) Branch(context.Context, string, string) (string, error) {
 // updates lets a run update its branch.
 func (w *world) updates(t *testing.T, run int64, when contract.UpdateWhen) {
 	t.Helper()
-	stored, err := w.Store.Run(t.Context(), run)
+	stored, err := w.Run(t.Context(), run)
 	require.NoError(t, err)
 	settings := stored.Settings
 	settings.Release.PullRequest = &contract.PullRequestSettings{Update: &contract.UpdateSettings{Method: contract.UpdateMerge, When: when, Max: 3, Interval: time.Minute}}

@@ -176,30 +176,7 @@ func removeLock(lock *heldLock) error {
 // process. It fails before it begins to change anything if the difference is large or not one of regular
 // files with plain names.
 func (d *Dir) turn(from string) (begun bool, err error) {
-	if len(from) != sha1Length || len(d.ws.Tree) != sha1Length {
-		return false, errNeedsGit
-	}
-	var changes []fileChange
-	var contents [][]byte
-	total := 0
-	err = d.repo.changedFiles(from, d.ws.Tree, "", func(c fileChange) error {
-		_, plain := plainParts(c.path)
-		if !plain || c.old.mode == modeLink || c.new.mode == modeLink || len(changes) == maxDifference {
-			return errNeedsGit
-		}
-		var content []byte
-		if c.new.mode != "" {
-			var err error
-			if content, err = d.repo.object(kindBlob, c.new.id); err != nil {
-				return err
-			}
-		}
-		if total += len(content); total > maxDifferenceBytes {
-			return errNeedsGit
-		}
-		changes, contents = append(changes, c), append(contents, content)
-		return nil
-	})
+	changes, err := d.difference(from)
 	if err != nil {
 		return false, err
 	}
@@ -210,21 +187,57 @@ func (d *Dir) turn(from string) (begun bool, err error) {
 	defer root.Close()
 	// First what goes, so that a directory is not removed after a file was added to it.
 	for _, c := range changes {
-		if c.old.mode != "" {
-			if err := removeWithParents(root, c.path, c.new.mode != ""); err != nil {
-				return true, wrapf(err, "could not change %s in a workspace directory", c.path)
-			}
+		if c.old.mode == "" {
+			continue
+		}
+		if err := removeWithParents(root, c.path, c.new.mode != ""); err != nil {
+			return true, wrapf(err, "could not change %s in a workspace directory", c.path)
 		}
 	}
-	for i, c := range changes {
-		if c.new.mode != "" {
-			if err := createFile(root, c.path, c.new.mode, contents[i]); err != nil {
-				return true, wrapf(err, "could not change %s in a workspace directory", c.path)
-			}
+	for _, c := range changes {
+		if c.new.mode == "" {
+			continue
+		}
+		if err := createFile(root, c.path, c.new.mode, c.content); err != nil {
+			return true, wrapf(err, "could not change %s in a workspace directory", c.path)
 		}
 	}
 	d.stale = d.stale || len(changes) > 0
 	return true, nil
+}
+
+// writtenChange is a changed file with its new content, if it has any.
+type writtenChange struct {
+	fileChange
+	content []byte
+}
+
+// difference returns the files that differ between a tree and the wanted one, or errNeedsGit.
+func (d *Dir) difference(from string) ([]writtenChange, error) {
+	if len(from) != sha1Length || len(d.ws.Tree) != sha1Length {
+		return nil, errNeedsGit
+	}
+	var changes []writtenChange
+	total := 0
+	err := d.repo.changedFiles(from, d.ws.Tree, "", func(c fileChange) error {
+		_, plain := plainParts(c.path)
+		if !plain || c.old.mode == modeLink || c.new.mode == modeLink || len(changes) == maxDifference {
+			return errNeedsGit
+		}
+		changed := writtenChange{fileChange: c}
+		if c.new.mode != "" {
+			var err error
+			if changed.content, err = d.repo.object(kindBlob, c.new.id); err != nil {
+				return err
+			}
+		}
+		if total += len(changed.content); total > maxDifferenceBytes {
+			return errNeedsGit
+		}
+		changes = append(changes, changed)
+		return nil
+	})
+	return changes, err
 }
 
 // renew makes all files of a reused directory as new as those of a fresh one: build tools compare times with
@@ -259,10 +272,9 @@ func removeWithParents(root *os.Root, name string, replaced bool) error {
 	if err := root.Remove(name); err != nil || replaced {
 		return err
 	}
-	for up := path.Dir(name); up != "."; up = path.Dir(up) {
-		if root.Remove(up) != nil {
-			return nil // it is not empty
-		}
+	up := path.Dir(name)
+	for up != "." && root.Remove(up) == nil { // it fails if the directory is not empty
+		up = path.Dir(up)
 	}
 	return nil
 }

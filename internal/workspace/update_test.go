@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -203,5 +202,5 @@ func TestOwnCommitsAreRebasedUntilAnotherPersonHasOneOnTheBranch(t *testing.T) {
 	require.False(t, made.Rebased)
 	require.NoError(t, u.m.Publish(t.Context(), u.repo, made.Commit, "rgpt/run-1", PublishOptions{Remote: "origin", Replaces: head}))
 	require.Equal(t, head+" "+base, userGit(t, u.remote, "log", "-1", "--format=%P", "rgpt/run-1"))
-	require.True(t, strings.Contains(userGit(t, u.remote, "log", "--format=%s", "rgpt/run-1"), "By hand"))
+	require.Contains(t, userGit(t, u.remote, "log", "--format=%s", "rgpt/run-1"), "By hand")
 }
