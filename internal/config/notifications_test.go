@@ -20,7 +20,7 @@ execution: {approval: {reminders: [{after: 1h, to: ["channel:team"]}]}}
 	require.NoError(t, err)
 	require.Equal(t, config.Notification{
 		Kind: config.ChannelSlack, URLEnv: "SLACK", On: []string{config.NotifyWaits}, Digest: 15 * time.Minute,
-		Quiet: config.Quiet{From: "22:00", To: "07:00", Zone: "UTC"}, Timeout: 30 * time.Second, Port: 587, StartTLS: "required", PerHour: 20,
+		Quiet: config.Quiet{From: "22:00", To: "07:00", Zone: "UTC"}, Timeout: 30 * time.Second, Port: 587, StartTLS: "required", PerHour: 20, MaxBrowsers: 200, PerPerson: 10,
 	}, c.Notifications["team"])
 	require.Equal(t, config.NotifyKinds(), c.Notifications["mail"].Wants())
 	env := map[string]string{"SLACK": "https://hooks.example.com/services/T0/B0/secretsecret", "U": "rgpt", "P": "password-1"}
@@ -36,7 +36,7 @@ func TestMistakesAboutChannelsSayWhatIsExpected(t *testing.T) {
 	t.Parallel()
 	const mail = "{kind: email, host: h, from: a@b, to: [c@d], "
 	for _, c := range []struct{ in, want string }{
-		{"{kind: pigeon}", `notifications.x.kind: expected one of slack, email, got "pigeon"`},
+		{"{kind: pigeon}", `notifications.x.kind: expected one of slack, email, push, got "pigeon"`},
 		{"{kind: slack}", `notifications.x.url_env: is missing; channels of kind "slack" need it`},
 		{"{kind: email, from: a@b, to: [c@d]}", `notifications.x.host: is missing`},
 		{"{kind: email, host: h, to: [c@d]}", `notifications.x.from: is missing`},
