@@ -220,13 +220,15 @@ func (k *carryKills) arm(t *testing.T, moments ...carryMoment) int {
 		if after {
 			s.what = p.what + ", after it was carried out"
 		}
-		p.proxy.Meet(k.meeting(t, p.match, after, s))
+		lose := s.victim == roleForge && (p.proxy == k.lossy || p.proxy == k.git)
+		p.proxy.Meet(k.meeting(t, p.match, after, lose, s))
 	}
 	return len(moments)
 }
 
-// meeting is the request at which a process is killed: it waits for the kill.
-func (k *carryKills) meeting(t *testing.T, match func(*http.Request) bool, after bool, s *carryStrike) *gitea.Meeting {
+// meeting is the request at which a process is killed: it waits for the kill. If the killed process is the one
+// that answers, its answer is lost.
+func (k *carryKills) meeting(t *testing.T, match func(*http.Request) bool, after, lose bool, s *carryStrike) *gitea.Meeting {
 	strike := func() {
 		close(s.struck)
 		k.within(t, s.killed)
@@ -244,7 +246,7 @@ func (k *carryKills) meeting(t *testing.T, match func(*http.Request) bool, after
 	if after {
 		m.After = func() bool {
 			strike()
-			return s.victim == roleForge
+			return lose
 		}
 	}
 	return m

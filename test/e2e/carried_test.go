@@ -53,6 +53,7 @@ type carried struct {
 	issue      int64
 	id, number int64            // of the run and its pull request
 	run        views.RunDetails // after the last step
+	instructed string           // the commit that carries out the comment
 	theirs     string           // the commit that a person pushed
 	base       string           // the commit of the base that conflicts
 	candidate  string           // the commit that the merge queue tests
@@ -126,7 +127,8 @@ func (c *carried) opens(t *testing.T) {
 func (c *carried) answersTheComment(t *testing.T) {
 	t.Helper()
 	c.run = c.movedOn(t, c.path, c.run)
-	require.Equal(t, "Wrote instead of made", harness.Git(t, c.dir, "log", "-1", "--format=%s", c.run.ReleaseCommit))
+	c.instructed = c.run.ReleaseCommit
+	require.Equal(t, "Wrote instead of made", harness.Git(t, c.dir, "log", "-1", "--format=%s", c.instructed))
 	harness.Await(t, "the answer", longest, func() (bool, string) {
 		text := c.answers(t, c.path, c.number)
 		return strings.Contains(text, "Carried out in `"+c.run.ReleaseCommit[:12]) && strings.Contains(text, "Wrote instead of made."), text
@@ -218,11 +220,13 @@ func (c *carried) mergedOnce(t *testing.T) {
 	require.Equal(t, contract.QueueMerged, list.MergeQueues[0].Ended[0].State)
 	clone := filepath.Join(t.TempDir(), "merged")
 	harness.Git(t, c.Dir, "clone", "--quiet", c.forge.CloneURL(c.forge.Owner, c.path), clone)
-	require.Equal(t, "1", harness.Git(t, clone, "rev-list", "--count", "--merges", "main"), "one merge")
+	require.Equal(t, "1", harness.Git(t, clone, "rev-list", "--count", c.base+"..main", "--first-parent"), "one merge")
 	require.Equal(t, c.run.ReleaseCommit, harness.Git(t, clone, "rev-parse", "main^2"))
 	harness.Git(t, clone, "merge-base", "--is-ancestor", c.theirs, "main")
 	require.Equal(t, "By hand", harness.Git(t, clone, "log", "-1", "--format=%s", c.theirs))
-	require.Equal(t, "written by step-001", harness.Git(t, clone, "show", "main:step-001.txt"), "the comment is carried out")
+	harness.Git(t, clone, "merge-base", "--is-ancestor", c.instructed, "main")
+	require.Equal(t, "written by step-001", harness.Git(t, clone, "show", c.instructed+":step-001.txt"), "the comment is carried out")
+	require.Equal(t, "both", harness.Git(t, clone, "show", "main:step-001.txt"), "the conflict is resolved")
 	require.Equal(t, "kind", harness.Git(t, clone, "show", "main:person.txt"), "the check is fixed")
 }
 
