@@ -70,7 +70,7 @@ deliberation:
   moves_per_turn: 17
   text_limit: 18KiB
   entries: 190
-git: {branch_prefix: work/, release: pull_request, pull_request: {base: trunk, draft: always, labels: [x], reviewers: [bob], code_owners: false, statuses: false, comments: false, close_issue: false, comment_issue: false}, remote: upstream, author_name: Ada, author_email: ada@example.com, protected: [deploy/**], stay: 32h, max_repairs: 33}
+git: {branch_prefix: work/, release: pull_request, pull_request: {base: trunk, draft: always, labels: [x], reviewers: [bob], code_owners: false, statuses: false, comments: false, close_issue: false, comment_issue: false, update: rebase, update_when: behind, max_updates: 34, update_interval: 35s}, remote: upstream, author_name: Ada, author_email: ada@example.com, protected: [deploy/**], stay: 32h, max_repairs: 33}
 verification:
   auto_detect: false
   shards: 6
@@ -136,7 +136,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 		Agents:      contract.AgentLimits{Errors: 17, Repeats: 18, Violations: 19},
 		RunBudget:   contract.RunBudget{Tokens: 2101, MicroUSD: 2_200_000, Time: 23 * time.Hour},
 		Thresholds:  contract.Thresholds{MaxMajor: 51, MaxMedium: 52},
-		Release:     contract.ReleaseSettings{Push: true, Remote: "upstream", AuthorName: "Ada", AuthorEmail: "ada@example.com", Protected: []string{"deploy/**"}, Stay: 32 * time.Hour, MaxRepairs: 33, PullRequest: &contract.PullRequestSettings{Base: "trunk", Draft: contract.DraftAlways, Labels: []string{"x"}, Reviewers: []string{"bob"}}},
+		Release:     contract.ReleaseSettings{Push: true, Remote: "upstream", AuthorName: "Ada", AuthorEmail: "ada@example.com", Protected: []string{"deploy/**"}, Stay: 32 * time.Hour, MaxRepairs: 33, PullRequest: &contract.PullRequestSettings{Base: "trunk", Draft: contract.DraftAlways, Labels: []string{"x"}, Reviewers: []string{"bob"}, Update: &contract.UpdateSettings{Method: contract.UpdateRebase, When: contract.UpdateIfBehind, Max: 34, Interval: 35 * time.Second}}},
 		ApprovePlan: true, ApproveRelease: true, ApprovalWait: 31 * time.Minute,
 		Fallbacks:        []contract.ModelChoice{{Provider: "other", Model: "spare", Temperature: warm(0.4), Effort: contract.EffortMedium}},
 		InterventionWait: 32 * time.Minute, QuotaWait: 33 * time.Minute,
