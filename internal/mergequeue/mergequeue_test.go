@@ -437,6 +437,18 @@ func TestAnApprovalForAnotherTargetIsNotOneOfWhatWouldBeMergedNow(t *testing.T) 
 	}
 }
 
+func TestARebasedHeadWithoutThePipelineThatGitLabRequiresIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newLab(t)
+	w.repo.Require("build")
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	part := w.build(t, policy(nil), pr).Parts[0]
+	require.Equal(t, contract.QueueNotYet, part.Verdict)
+	require.Equal(t, "its check `pipeline` was not reported", part.Reason)
+	w.repo.Job(pr.HeadCommit, "build", forge.CheckSuccess, "")
+	require.Equal(t, contract.QueueIncluded, w.build(t, policy(nil), pr).Parts[0].Verdict)
+}
+
 // commits returns the commits of a branch on a path of first parents, the newest first, each as the number of its
 // parents and its subject.
 func (w world) commits(t *testing.T, branch string) []string {
