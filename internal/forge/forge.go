@@ -224,6 +224,9 @@ const (
 // Approval is who approved a head of a pull request.
 type Approval struct {
 	Head string
+	// Base is the commit after which the commits begin that were approved: the newest one of the branch into which
+	// the pull request was to be merged then that the head has, too.
+	Base string
 	By   []string
 }
 

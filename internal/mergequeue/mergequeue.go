@@ -191,7 +191,9 @@ func (r Repository) rebases(policy contract.MergePolicy) bool {
 }
 
 // earlierApprovals returns who approved an earlier head of a pull request of which the newest one is nothing but
-// a rebase: a queue that was interrupted, or whose merge was refused, has left it behind.
+// a rebase: a queue that was interrupted, or whose merge was refused, has left it behind. An approval from
+// when the head was to be merged into a branch with commits that the present base lacks does not count, because
+// it was none of these.
 func (r Repository) earlierApprovals(ctx context.Context, pr forge.PullRequest, policy contract.MergePolicy) ([]string, error) {
 	if !r.rebases(policy) {
 		return nil, nil
@@ -206,11 +208,29 @@ func (r Repository) earlierApprovals(ctx context.Context, pr forge.PullRequest, 
 		if err != nil {
 			return nil, err
 		}
-		if same {
+		if !same {
+			continue
+		}
+		if all, err := r.onBase(ctx, pr, a.Base); err != nil {
+			return nil, err
+		} else if all {
 			out = append(out, a.By...)
 		}
 	}
 	return out, nil
+}
+
+// onBase reports whether the base of a pull request has a commit.
+func (r Repository) onBase(ctx context.Context, pr forge.PullRequest, commit string) (bool, error) {
+	tip, err := r.Service.Branch(ctx, r.Path, pr.Base)
+	if err != nil {
+		return false, err
+	}
+	has, err := r.Workspaces.Contains(ctx, r.Remote, tip, commit)
+	if fault.Is(err, contract.CodeRepository) {
+		return false, nil // the forge did not name it
+	}
+	return has, err
 }
 
 // rebased reports whether the head of a pull request is nothing but a rebase of an earlier one.
@@ -266,7 +286,20 @@ func (r Repository) ownChecks(ctx context.Context, pr forge.PullRequest, policy 
 	for _, name := range missing {
 		out.wait(name, "was not reported", "", now.After(deadline))
 	}
+	if service, ok := r.Service.(pipelined); ok && len(checks) == 0 {
+		// After a rebase, GitLab makes the pipeline some seconds later.
+		if needed, err := service.RequiresPipeline(ctx, r.Path); err != nil {
+			return Readiness{}, err
+		} else if needed {
+			out.wait("pipeline", "was not reported", "", now.After(deadline))
+		}
+	}
 	return out, nil
+}
+
+// pipelined is a forge that may only merge what has a successful pipeline, whatever its checks are called.
+type pipelined interface {
+	RequiresPipeline(ctx context.Context, repo string) (bool, error)
 }
 
 // require notes a check that candidates need too. Statuses of runs are about one pull request.

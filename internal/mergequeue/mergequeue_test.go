@@ -405,6 +405,50 @@ func TestTheRebaseOfTheQueueKeepsApprovalsAndAPushDoesNot(t *testing.T) {
 	require.Equal(t, []bool{true, false}, []bool{out.Merged, out.Moved})
 }
 
+func TestAnApprovalForAnotherTargetIsNotOneOfWhatWouldBeMergedNow(t *testing.T) {
+	t.Parallel()
+	for _, other := range []bool{false, true} {
+		w := newLab(t)
+		w.repo.Push("topic", map[string]string{"a.txt": "a\n"})
+		if other {
+			w.repo.Push("topic", map[string]string{"evil.txt": "x\n"})
+		}
+		cmd := exec.CommandContext(t.Context(), "git", "-C", w.repo.Dir(), "branch", "unjudged", "topic")
+		require.NoError(t, cmd.Run())
+		if !other {
+			cmd = exec.CommandContext(t.Context(), "git", "-C", w.repo.Dir(), "branch", "-f", "unjudged", "main")
+			require.NoError(t, cmd.Run())
+		}
+		w.repo.Push("topic", map[string]string{"b.txt": "b\n"})
+		pr, err := w.Service.CreatePullRequest(t.Context(), path, forge.NewPullRequest{Head: "topic", Base: "unjudged", Title: "topic"})
+		require.NoError(t, err)
+		w.repo.Approve(pr.Number)
+		w.repo.Retarget(pr.Number, "main")
+		p := policy(func(p *contract.MergePolicy) { p.Method, p.Approvals = "rebase", 1 })
+		part := w.build(t, p, w.read(t, pr)).Parts[0]
+		if !other {
+			require.Equal(t, contract.QueueIncluded, part.Verdict, "the other target had the same commits")
+			continue
+		}
+		require.Equal(t, contract.QueueRefused, part.Verdict)
+		require.Contains(t, part.Reason, "it needs the approvals of 1 people for its newest commit and has 0")
+		w.repo.Approve(pr.Number)
+		require.Equal(t, contract.QueueIncluded, w.build(t, p, w.read(t, pr)).Parts[0].Verdict)
+	}
+}
+
+func TestARebasedHeadWithoutThePipelineThatGitLabRequiresIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newLab(t)
+	w.repo.Require("build")
+	pr := w.open(t, "one", map[string]string{"a.txt": "a\n"})
+	part := w.build(t, policy(nil), pr).Parts[0]
+	require.Equal(t, contract.QueueNotYet, part.Verdict)
+	require.Equal(t, "its check `pipeline` was not reported", part.Reason)
+	w.repo.Job(pr.HeadCommit, "build", forge.CheckSuccess, "")
+	require.Equal(t, contract.QueueIncluded, w.build(t, policy(nil), pr).Parts[0].Verdict)
+}
+
 // commits returns the commits of a branch on a path of first parents, the newest first, each as the number of its
 // parents and its subject.
 func (w world) commits(t *testing.T, branch string) []string {

@@ -255,22 +255,28 @@ const maxRebased = 200
 // Rebased reports whether one commit is nothing but a rebase of another one onto a branch, whose newest commit is
 // tip: the commits before them that are not on the branch have the same authors and messages, and each has
 // exactly the files that the other one gives when it is merged into the commit of the branch where the rebase
-// begins. It is false if there are too many commits to compare.
+// begins. That commit has everything of the branch that the other one has: a rebase onto an older one would
+// bring back what the branch has reverted. It is false if there are too many commits to compare.
 func (m *Manager) Rebased(ctx context.Context, remote, tip, from, to string) (bool, error) {
 	r, lock, err := m.history(ctx, remote, []string{tip, from, to})
 	if err != nil {
 		return false, err
 	}
 	defer lock.release()
-	out, err := r.run(ctx, call{args: []string{"merge-base", tip, to}})
-	var ge *gitError
-	if errors.As(err, &ge) && ge.code == 1 {
-		return false, nil // unrelated histories
+	begins, err := r.mergeBases(ctx, tip, to)
+	if err != nil || len(begins) == 0 {
+		return false, err // without one, the histories are unrelated
 	}
+	base := begins[0]
+	begins, err = r.mergeBases(ctx, tip, from)
 	if err != nil {
-		return false, localFault(err, "could not find where %.12s begins", to)
+		return false, err
 	}
-	base := strings.TrimSpace(string(out))
+	for _, commit := range begins {
+		if has, err := r.isAncestor(ctx, commit, base); err != nil || !has {
+			return false, err
+		}
+	}
 	before, err := r.written(ctx, tip, from)
 	if err != nil {
 		return false, err
@@ -293,6 +299,32 @@ func (m *Manager) Rebased(ctx context.Context, remote, tip, from, to string) (bo
 		}
 	}
 	return true, nil
+}
+
+// mergeBases returns the best common ancestors of two commits, none if their histories are unrelated.
+func (r *mirror) mergeBases(ctx context.Context, a, b string) ([]string, error) {
+	out, err := r.run(ctx, call{args: []string{"merge-base", "--all", a, b}})
+	var ge *gitError
+	if errors.As(err, &ge) && ge.code == 1 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, localFault(err, "could not find the common ancestors of %.12s and %.12s", a, b)
+	}
+	return strings.Fields(string(out)), nil
+}
+
+// Contains reports whether a commit of a repository is another one or has it in its history.
+func (m *Manager) Contains(ctx context.Context, remote, commit, earlier string) (bool, error) {
+	if !commitID.MatchString(earlier) {
+		return false, repoFault("%q is not a full commit id of %s", fault.Clip(earlier, sha1Length), remote)
+	}
+	r, lock, err := m.history(ctx, remote, []string{commit})
+	if err != nil {
+		return false, err
+	}
+	defer lock.release()
+	return r.isAncestor(ctx, earlier, commit)
 }
 
 // writtenCommit is a commit with what its author says.

@@ -58,6 +58,30 @@ func TestOnlyTheSameCommitsOnANewerBaseAreARebase(t *testing.T) {
 	require.True(t, fault.Is(err, contract.CodeRepository), "%v", err)
 }
 
+func TestARebaseOntoAnOlderBaseWouldBringBackWhatWasReverted(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	repo := newRepo(t, map[string]string{"f.txt": "x\n"})
+	git := func(args ...string) string { return userGit(t, repo, args...) }
+	older := git("rev-parse", "main")
+	git("rm", "-q", "f.txt")
+	git("commit", "-qm", "Remove f")
+	git("checkout", "-qb", "topic")
+	write(t, repo, "a.txt", "a\n")
+	git("add", "-A")
+	git("commit", "-qm", "Add a")
+	approved := git("rev-parse", "HEAD")
+	git("checkout", "-q", "main")
+	git("revert", "--no-edit", "HEAD")
+	tip := git("rev-parse", "main")
+	git("checkout", "-q", "-B", "moved", "topic")
+	git("reset", "-q", "--soft", older)
+	git("commit", "-q", "-C", approved)
+	same, err := m.Rebased(t.Context(), repo, tip, approved, git("rev-parse", "HEAD"))
+	require.NoError(t, err)
+	require.False(t, same, "merged into main, it removes f again")
+}
+
 func TestTheCommitsThatABranchDoesNotHaveAreNamed(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)

@@ -116,13 +116,17 @@ func rebaseBranch(dir, base, branch string) error {
 	return err
 }
 
-// sync adds a version if the branch of a merge request has moved.
+// sync adds a version if the branch of a merge request has moved, or its target is another branch.
 func (r *Repository) sync(p *subject) {
 	head := r.headOf(p)
-	if head != "" && (len(p.versions) == 0 || p.versions[len(p.versions)-1].head != head) {
+	last := version{}
+	if len(p.versions) > 0 {
+		last = p.versions[len(p.versions)-1]
+	}
+	if head != "" && (last.head != head || last.target != p.base) {
 		base, err := git(r.dir, nil, "merge-base", "refs/heads/"+p.base, head)
 		if err == nil {
-			p.versions = append(p.versions, version{id: r.server.id(), head: head, base: base, created: r.server.tick()})
+			p.versions = append(p.versions, version{id: r.server.id(), head: head, target: p.base, base: base, created: r.server.tick()})
 		}
 	}
 }

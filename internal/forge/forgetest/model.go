@@ -73,9 +73,9 @@ type comment struct {
 
 // version is a head that a merge request had.
 type version struct {
-	id         int64
-	head, base string
-	created    time.Time
+	id                 int64
+	head, base, target string
+	created            time.Time
 }
 
 // status is a status of a commit or, with a log, a check or job.
@@ -277,6 +277,17 @@ func (r *Repository) Say(on forge.Subject, text string) {
 
 // Approve approves the head of a pull request as the member.
 func (r *Repository) Approve(number int64) { r.ApproveAs(Member, number, "") }
+
+// Retarget changes the branch into which a pull request is to be merged.
+func (r *Repository) Retarget(number int64, base string) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(forge.OnPullRequest(number)); found != nil {
+		r.sync(found)
+		found.base, found.updated = base, r.server.tick()
+		r.sync(found)
+	}
+}
 
 // ApproveAs approves the head of a pull request as an account, with a text.
 func (r *Repository) ApproveAs(login string, number int64, text string) {

@@ -55,6 +55,19 @@ func (s *Service) RequiredChecks(ctx context.Context, repo, base string) ([]stri
 	return nil, c.fail(err)
 }
 
+// RequiresPipeline reports whether merging needs a successful pipeline: a commit without one is not merged.
+func (s *Service) RequiresPipeline(ctx context.Context, repo string) (bool, error) {
+	c, err := s.on(ctx, repo, "read whether merging needs a pipeline")
+	if err != nil {
+		return false, err
+	}
+	project, err := c.project()
+	if err != nil {
+		return false, c.fail(err)
+	}
+	return project.OnlyAllowMergeIfPipelineSucceeds, nil
+}
+
 // Checks returns the last result of each status and job of a commit.
 func (s *Service) Checks(ctx context.Context, repo, commit string) ([]forge.Check, error) {
 	c, err := s.on(ctx, repo, "read the checks of commit %.12s", commit)

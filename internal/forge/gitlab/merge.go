@@ -173,8 +173,8 @@ func (s *Service) Approvals(ctx context.Context, repo string, number int64) ([]s
 	return all[0].By, nil
 }
 
-// EarlierApprovals returns the people who approve a merge request and did so before the last push, by what its
-// head was then, the newest one first.
+// EarlierApprovals returns the people who approve a merge request and did so before the last push or for
+// another target branch, by what its head was then, the newest one first.
 func (s *Service) EarlierApprovals(ctx context.Context, repo string, number int64) ([]forge.Approval, error) {
 	all, err := s.approvals(ctx, repo, number)
 	if err != nil || len(all) == 0 {
@@ -183,8 +183,8 @@ func (s *Service) EarlierApprovals(ctx context.Context, repo string, number int6
 	return slices.DeleteFunc(all[1:], func(a forge.Approval) bool { return len(a.By) == 0 }), nil
 }
 
-// approvals returns the people who approve a merge request, by its versions, the newest first: each push and each
-// rebase is one. It returns none while GitLab has no version for the newest head yet.
+// approvals returns the people who approve a merge request, by its versions, the newest first: each push, each
+// rebase and each change of the target branch is one. It returns none while GitLab has no version for the newest head yet.
 func (s *Service) approvals(ctx context.Context, repo string, number int64) ([]forge.Approval, error) {
 	c, err := s.on(ctx, repo, "read the approvals of merge request %d", number)
 	if err != nil {
@@ -207,7 +207,7 @@ func (s *Service) approvals(ctx context.Context, repo string, number int64) ([]f
 	}
 	out := make([]forge.Approval, len(versions))
 	for i, v := range versions {
-		out[i].Head = v.HeadCommitSHA
+		out[i].Head, out[i].Base = v.HeadCommitSHA, v.BaseCommitSHA
 	}
 	for _, one := range found.ApprovedBy {
 		switch {
