@@ -122,6 +122,9 @@ func (a *Activities) checkForge(ctx context.Context, repo contract.Repo, run sto
 		err = fault.New(contract.ClassConfig, contract.CodeRepository,
 			"run %d could not open its pull request, because %s has no branch %q to merge into; push it, or set git.pull_request.base", run.ID, path, base)
 	}
+	if err == nil && run.Settings.Gate != nil {
+		_, err = a.carried(ctx, run) // the gate cannot judge the release without it
+	}
 	return err
 }
 
@@ -198,15 +201,19 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 		return pullrequest.Request{}, err
 	}
 	text := report.PullRequest{Run: details, Stat: stat.String(), Checks: checks, Link: link, Closes: closes(run, at.forge, at.repo), Set: set}
+	var notes []string
 	if text.Carried, err = a.carried(ctx, run); err != nil {
-		return pullrequest.Request{}, err
+		if fault.Of(err).Class == contract.ClassInfra {
+			return pullrequest.Request{}, err // a repeat may succeed
+		}
+		notes = append(notes, "the commits of others that it merges too could not be listed: "+fault.Of(err).Message)
 	}
 	verdict, judged := report.ReleaseVerdict(details)
 	r := pullrequest.Request{
 		RunID: run.ID, Repo: at.repo, Head: in.Branch, Base: baseOf(run, s), Commit: in.Commit,
 		Title: fault.Clip(defused(telemetry.Redact(text.Title())), report.MaxPullRequestTitle), Body: telemetry.Redact(text.Body()),
 		Draft:  s.Draft == contract.DraftAlways || s.Draft == contract.DraftByGate && in.Approved || set != nil && set.Draft(),
-		Labels: pullRequestLabels(s, verdict, text.Risk()), OwnLabels: ownLabel, Reviewers: reviewers(s.Reviewers),
+		Labels: pullRequestLabels(s, verdict, text.Risk()), OwnLabels: ownLabel, Reviewers: reviewers(s.Reviewers), Notes: notes,
 	}
 	if s.Statuses {
 		r.Statuses = statuses(checks, verdict, judged, link)
