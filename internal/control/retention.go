@@ -62,6 +62,9 @@ func (c Cleaning) policy(p retention.Policy) (retention.Policy, error) {
 		p.EnvironmentAge = 0
 	}
 	p.Blobs = p.Blobs && wanted(retain.Blobs)
+	if len(c.Only) > 0 {
+		p.BrainAge, p.QueueAge = 0, 0 // they are none of the kinds that can be named
+	}
 	return p, nil
 }
 
