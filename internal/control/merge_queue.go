@@ -108,9 +108,17 @@ func (r *Runs) queueOf(ctx context.Context, forges *connect.Set, q QueueRequest)
 	return r.knownQueue(ctx, ref)
 }
 
-// knownQueue returns the name of a queue as it is stored. It fails if nothing was ever added to the queue,
-// because a command would then have no effect on any.
+// knownQueue returns the name of a queue as it is stored: exactly as given if several are that differ only in
+// case, so that each can be named. It fails if nothing was ever added to the queue, because a command would then
+// have no effect on any.
 func (r *Runs) knownQueue(ctx context.Context, ref contract.QueueRef) (contract.QueueRef, error) {
+	queues, err := mergequeues.List(ctx, r.Store, mergequeues.Filter{QueueRef: ref})
+	if err != nil {
+		return ref, err
+	}
+	if slices.ContainsFunc(queues, func(q mergequeues.MergeQueue) bool { return q.QueueRef == ref }) {
+		return ref, nil
+	}
 	known, found, err := mergequeues.Named(ctx, r.Store, ref)
 	if err == nil && !found {
 		err = refused("the merge queue of %s does not exist: no pull request was added to it yet", ref)

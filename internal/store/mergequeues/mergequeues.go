@@ -176,17 +176,20 @@ func Last(ctx context.Context, st *store.Store, forge, repo string, number int64
 
 // Named returns a queue under the name that it is stored by, and whether it is stored: forges ignore the case
 // of the paths of repositories, and each branch has one queue. If several are stored, as before names were
-// compared like this, it is one with pull requests in it, so that the others become empty.
+// compared like this, it is one with pull requests in it, so that the others become empty, then one that is paused.
 func Named(ctx context.Context, st *store.Store, ref contract.QueueRef) (contract.QueueRef, bool, error) {
 	queues, err := List(ctx, st, Filter{QueueRef: ref})
 	if err != nil || len(queues) == 0 {
 		return ref, false, err
 	}
 	used := func(q MergeQueue) int {
-		if len(q.Entries) > 0 || q.PausedAt != nil {
+		switch {
+		case len(q.Entries) > 0:
 			return 0
+		case q.PausedAt != nil:
+			return 1
 		}
-		return 1
+		return 2
 	}
 	found := slices.MinFunc(queues, func(a, b MergeQueue) int {
 		return cmp.Or(cmp.Compare(used(a), used(b)), cmp.Compare(a.Repo, b.Repo))

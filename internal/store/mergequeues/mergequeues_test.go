@@ -154,6 +154,13 @@ func TestAllSpellingsOfARepositoryNameOneQueue(t *testing.T) {
 	save("Team/App", 4, entry(1, contract.QueueMerged, 4))
 	got, _ = named("TEAM/APP")
 	require.Equal(t, "team/app", got.Repo)
+
+	_, err := mergequeues.Save(t.Context(), f.Store, contract.QueueSave{
+		Queue: contract.QueueRef{Forge: "work", Repo: "Team/App", Base: "main"}, Version: 5, Paused: &contract.QueuePaused{By: "ann", At: time.Now()},
+	})
+	require.NoError(t, err)
+	got, _ = named("Team/App")
+	require.Equal(t, "team/app", got.Repo, "one with pull requests comes before one that is only paused")
 	other, _, err := mergequeues.Named(t.Context(), f.Store, contract.QueueRef{Forge: "work", Repo: "team/app", Base: "Main"})
 	require.NoError(t, err)
 	require.Equal(t, "Main", other.Base, "the case of branches counts")
