@@ -9,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/run"
 )
 
 // push is the message that people moved the branch.
@@ -245,8 +246,47 @@ func TestAMessageThatIsKnownDoesNotWaitForThoseThatAreNot(t *testing.T) {
 	w.after(62*time.Minute, func() { require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions()) })
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
 	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
-	require.Len(t, w.looked, 2*8, "the looks for each message are limited")
+	require.Len(t, w.looked, 8, "after these, none of the messages waits any more")
 	require.Len(t, w.payloads(contract.EventCheckIgnored), 2)
 	require.Len(t, w.replies, 1, "a comment is answered")
 	require.Contains(t, w.replies[0].NotDone, "the run could not continue from what was pushed: the forge refuses it")
+}
+
+func TestMessagesAboutUnknownCommitsLeaveRoomForTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.pushed = func(contract.TakeBranchInput) (contract.TakeBranchResult, *fault.Error) {
+		return contract.TakeBranchResult{}, fault.New(contract.ClassConfig, contract.CodeRepository, "the forge refuses it")
+	}
+	var refused *answer
+	w.after(time.Hour, func() {
+		for i := range run.MaxPendingChecks {
+			m := red(fmt.Sprint("u", i))
+			m.Commit = "decaf"
+			w.check(m)
+		}
+	})
+	w.after(time.Hour+time.Second, func() {
+		m := red("more")
+		m.Commit = "decaf"
+		refused = w.updateCheck(m)
+	})
+	w.after(61*time.Minute, func() { w.check(red("a")) })
+	require.Equal(t, "c0ffee2", w.orchestrate(t, watching).Commit, "the message about a known commit was handled")
+	require.ErrorContains(t, refused.err, "already waiting")
+	require.Len(t, w.looked, 8, "they do not block the run until it ends")
+}
+
+func TestACommentForWhichTheRunLooksAtTheBranchIsAnsweredWhenTheRunIsStopped(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.pushed = func(contract.TakeBranchInput) (contract.TakeBranchResult, *fault.Error) {
+		w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"})
+		return contract.TakeBranchResult{}, fault.New(contract.ClassInfra, contract.CodeUnavailable, "the forge does not answer")
+	}
+	_, comment := unknown()
+	w.after(time.Hour, func() { w.check(comment) })
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
+	require.Len(t, w.replies, 1)
+	require.NotEmpty(t, w.replies[0].NotDone)
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -16,8 +17,9 @@ import (
 )
 
 const (
-	// MaxPendingChecks is the number of messages about the branch that can wait. Further ones are
-	// sent again later: a failed check stays failed.
+	// MaxPendingChecks is the number of messages about the branch that can wait, and of those about
+	// commits that the run does not know. Further ones are sent again later: a failed check stays
+	// failed.
 	MaxPendingChecks = 32
 	// MaxCheckEvents is the number of events that a run writes for individual messages without
 	// effect. Further messages are only counted.
@@ -260,7 +262,7 @@ func (r *run) answerRest(ctx workflow.Context, failure *contract.Failure) {
 		})
 	}
 	if a := r.Watch.Answering; a != nil {
-		notDone := why
+		notDone := cmp.Or(a.NotDone, why)
 		if a.Done {
 			notDone = ""
 		}
@@ -359,7 +361,7 @@ func (r *run) unwanted(m contract.CheckMessage) string {
 		return fmt.Sprintf("run %d has not released anything yet; its status is %s", r.in.RunID, r.Status)
 	case m.Kind == contract.CheckBase && !r.updates:
 		return fmt.Sprintf("run %d does not update its branch from the base (git.pull_request.update)", r.in.RunID)
-	case (m.Failed() || m.Kind == contract.CheckPush || isBase(m)) && len(r.Watch.Pending) >= MaxPendingChecks:
+	case (m.Failed() || m.Kind == contract.CheckPush || isBase(m)) && r.full(m):
 		return fmt.Sprintf("%d messages are already waiting; send this one again later", MaxPendingChecks)
 	}
 	return ""

@@ -51,13 +51,15 @@ func (r *run) lookAtBranch(ctx workflow.Context, m contract.CheckMessage) (done 
 	}
 	moved, _, err := r.takeBranch(ctx)
 	if ctx.Err() != nil {
+		if r.looksAgain {
+			r.Watch.Pending = append(r.Watch.Pending, m) // the end of the run answers it
+		}
 		return true, err
 	}
 	if err != nil {
 		r.notTaken(ctx, m, "the run could not continue from what was pushed: "+fault.Of(err).Message)
 		return true, nil
 	}
-	r.Watch.Looks, r.Watch.LookAt = 0, nil
 	if m.Kind == contract.CheckPush && !moved {
 		r.ignore(ctx, m, contract.EventCheckIgnored, fmt.Sprintf("the branch is at commit %.12s, as the run left it", r.Head()))
 	}
@@ -74,7 +76,7 @@ const (
 )
 
 // notTaken keeps a message about a commit that the run does not know, because it could not look at the branch,
-// until another look succeeds. After too many, the message has no effect, and a comment is answered.
+// until another look succeeds. After too many, all such messages have no effect, and comments are answered.
 func (r *run) notTaken(ctx workflow.Context, m contract.CheckMessage, why string) {
 	if m.Kind == contract.CheckPush || !r.looksAgain {
 		r.ignore(ctx, m, contract.EventCheckIgnored, why) // the server sends a push again while the run does not know its commit
@@ -88,15 +90,64 @@ func (r *run) notTaken(ctx workflow.Context, m contract.CheckMessage, why string
 		return
 	}
 	r.Watch.Looks, r.Watch.LookAt = 0, nil
-	r.dismiss(ctx, m, why)
+	r.Watch.Pending = append(r.Watch.Pending, m)
+	r.dismissWaiting(ctx, why)
+}
+
+// dismissWaiting ends all messages that wait for a look at the branch. Their comments are answered at the same
+// time, because each answer may take long; those that are not when the run ends are answered then.
+func (r *run) dismissWaiting(ctx workflow.Context, why string) {
+	var ended []string
+	answers := workflow.NewWaitGroup(ctx)
+	for _, m := range slices.Clone(r.Watch.Pending) {
+		if !r.waitsForLook(m) {
+			continue
+		}
+		ended = append(ended, m.ID)
+		r.ignore(ctx, m, contract.EventCheckIgnored, why)
+		if m.Answer == nil {
+			continue
+		}
+		answers.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer answers.Done()
+			r.answerComment(ctx, state.Answering{Message: m.ID, To: *m.Answer, Before: r.Head()}, why, options.AnswerPatience)
+		})
+	}
+	answers.Wait(ctx)
+	if ctx.Err() == nil {
+		r.Watch.Pending = slices.DeleteFunc(r.Watch.Pending, func(m contract.CheckMessage) bool { return slices.Contains(ended, m.ID) })
+	}
+}
+
+// waitsForLook reports whether a message waits for a look at the branch.
+func (r *run) waitsForLook(m contract.CheckMessage) bool {
+	return m.Kind != contract.CheckPush && !isBase(m) && r.unknownCommit(m)
 }
 
 // dismiss ends a message without effect. A comment is answered with the reason.
 func (r *run) dismiss(ctx workflow.Context, m contract.CheckMessage, why string) {
 	r.ignore(ctx, m, contract.EventCheckIgnored, why)
 	if r.looksAgain && m.Answer != nil {
-		r.answerComment(ctx, state.Answering{Message: m.ID, To: *m.Answer, Before: r.Head()}, why, options.AnswerPatience)
+		r.Watch.Answering = &state.Answering{Message: m.ID, To: *m.Answer, Before: r.Head(), NotDone: why}
+		r.answerComment(ctx, *r.Watch.Answering, why, options.AnswerPatience)
+		if ctx.Err() == nil {
+			r.Watch.Answering = nil // else the end of the run answers
+		}
 	}
+}
+
+// full reports whether as many messages as can wait do so already. Those that wait for a look at the branch, and
+// the others, leave each other room.
+func (r *run) full(m contract.CheckMessage) bool {
+	waits := func(m contract.CheckMessage) bool { return r.looksAgain && r.waitsForLook(m) }
+	n := 0
+	for _, p := range r.Watch.Pending {
+		if waits(p) == waits(m) {
+			n++
+		}
+	}
+	return n >= MaxPendingChecks
 }
 
 // firstPending returns the index of the first message that can be handled now, -1 if there is none: those about
@@ -110,7 +161,7 @@ func (r *run) firstPending(ctx workflow.Context) int {
 		if isBase(m) {
 			return !early
 		}
-		return looks || m.Kind == contract.CheckPush || !r.unknownCommit(m)
+		return looks || !r.waitsForLook(m)
 	})
 }
 
@@ -131,8 +182,12 @@ func (r *run) takeBranch(ctx workflow.Context) (moved, kept bool, err error) {
 	err = workflow.ExecuteActivity(activity, contract.ActivityTakeBranch, contract.TakeBranchInput{
 		RunID: r.in.RunID, Repo: r.in.Settings.Repo, Release: r.in.Settings.Release, Branch: r.Branch, Commit: before, Changes: changes,
 	}).Get(ctx, &found)
-	if err != nil || found.Point.Commit == before {
+	if err != nil {
 		return false, true, err
+	}
+	r.Watch.Looks, r.Watch.LookAt = 0, nil
+	if found.Point.Commit == before {
+		return false, true, nil
 	}
 	for _, name := range found.People {
 		r.AddAuthor(name)

@@ -324,6 +324,7 @@ type Answering struct {
 	To      contract.CommentRef
 	Before  string // commit that was released when the work began
 	Done    bool   // it was carried out
+	NotDone string `json:",omitempty"` // why it has no effect, if that is known before the run ends
 }
 
 // view returns the watch for the state query, nil for a run that does not watch its branch.
