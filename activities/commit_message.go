@@ -54,6 +54,10 @@ func defused(text string) string {
 	return mention.ReplaceAllString(text, "$1@ $2")
 }
 
+// withoutSecrets returns a text as printable does, without secrets. Characters that readers do not see must
+// be removed first: one in a secret would keep it from being recognised.
+func withoutSecrets(text string) string { return telemetry.Redact(printable(text)) }
+
 // printable returns a text without what readers do not see, and with common spaces and ends of lines: what
 // looks like a space may become one later.
 func printable(text string) string {

@@ -53,6 +53,16 @@ func TestCommitMessagesCloseNoIssuesAndMentionNobody(t *testing.T) {
 	}
 }
 
+func TestASecretSplitByInvisibleCharactersIsRedacted(t *testing.T) {
+	t.Parallel()
+	secret := "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	for _, split := range []string{"\u00ad", "\u200b", "\u2061", "\u0600", "\x01", "\ufe0f"} {
+		got := withoutSecrets("Use " + secret[:12] + split + secret[12:])
+		require.NotContains(t, got, secret[12:], "%q", split)
+		require.NotContains(t, defused(got), secret[12:], "%q", split)
+	}
+}
+
 func TestNoHostileTextInACommitMessageGainsAnything(t *testing.T) {
 	t.Parallel()
 	for _, e := range hostile.Corpus(hostile.Default()) {
