@@ -15,10 +15,13 @@ import (
 var closing = regexp.MustCompile(`(?i)\b(clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?|reopen(?:s|ed|ing)?)(?:[:,]\s*|\s+)` +
 	`([(\["'*_]*(?:(?:issues?|gh|merge requests?|pull requests?)[\s-]*)?(?:[\w./-]*[#!]\d|gh-\d|https?://|(?-i:[A-Z][A-Z0-9_]+)-\d))`)
 
-// trackerKey matches a key of another tracker alone. What begins with one of the standards is none.
+// trackerKey matches a key of another tracker alone. What begins with the name of a standard or product is none.
 var (
 	trackerKey = regexp.MustCompile(`^[("'*_\[]*([A-Z][A-Z0-9_]+)-\d$`)
-	standards  = []string{"AES", "BASE", "CP", "CVE", "CWE", "HTTP", "IEC", "IEEE", "ISO", "LATIN", "MD", "MP", "PEP", "RFC", "RSA", "SHA", "TLS", "UCS", "UTF", "WINDOWS"}
+	standards  = strings.Fields("AES AMD ANSI APNG ARM ASCII AVC AVX BASE BERT BGP BLAKE CET CLAUDE COVID CP CRC CSS CUDA CVE CWE DALLE DES DTLS ECMA " +
+		"ED EN ES ETF FIPS FP GB GEMINI GHSA GLM GOST GPT GTK HEVC HMAC HTML HTTP HTTPS IEC IEEE IMAP INT IPV IPV4 IPV6 ISBN ISO JAVA " +
+		"JDK JPEG JSR K8S KOI8 LATIN LLAMA LTS LZ MD MIPS MISTRAL MP MPEG MPEG2 MPEG4 NIST NTLM OAUTH PCI PEP PG PHP PKCS POP POSIX PPC PSR " +
+		"QWEN RFC RIPEMD RISC RSA RTX SAE SHA SHA1 SHA2 SHA3 SMTP SOC SSE SSL TIS TLS UCS UINT USB UTC UTF V8 VP WEBGL WINDOWS X11 X509 X64 X86 XXH")
 )
 
 // mention matches the beginning of a person's or team's name.
@@ -50,6 +53,10 @@ func defused(text string) string {
 	text = crediting.ReplaceAllString(text, "> $1$2")
 	return mention.ReplaceAllString(text, "$1@ $2")
 }
+
+// withoutSecrets returns a text as printable does, without secrets. Characters that readers do not see must
+// be removed first: one in a secret would keep it from being recognised.
+func withoutSecrets(text string) string { return telemetry.Redact(printable(text)) }
 
 // printable returns a text without what readers do not see, and with common spaces and ends of lines: what
 // looks like a space may become one later.

@@ -39,6 +39,9 @@ func TestCommitMessagesCloseNoIssuesAndMentionNobody(t *testing.T) {
 		"Closes issues  #4, fixes #5":                           "Closes: see issues  #4, fixes: see #5",
 		"Fixes APP-12 and closes X_Y-3":                         "Fixes: see APP-12 and closes: see X_Y-3",
 		"Fix UTF-8 and SHA-256, see RFC-7231":                   "Fix UTF-8 and SHA-256, see RFC-7231",
+		"Implement GPT-4 client":                                "Implement GPT-4 client",
+		"Fix X86-64 build, implement HTTP-2":                    "Fix X86-64 build, implement HTTP-2",
+		"Fix APP2-4":                                            "Fix: see APP2-4",
 		"[[skip ci]] [skip\nci] [ci skip]":                      "skip ci skip\nci ci skip",
 		"******NO_CI******":                                     "NO_CI",
 		"x\n\nCo-authored-by: Ann <a@b.c>\nSigned-off-by : Ann": "x\n\n> Co-authored-by: Ann <a@b.c>\n> Signed-off-by : Ann",
@@ -47,6 +50,16 @@ func TestCommitMessagesCloseNoIssuesAndMentionNobody(t *testing.T) {
 	} {
 		require.Equal(t, want, defused(text))
 		require.Equal(t, want, defused(defused(text)), "once more")
+	}
+}
+
+func TestASecretSplitByInvisibleCharactersIsRedacted(t *testing.T) {
+	t.Parallel()
+	secret := "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	for _, split := range []string{"\u00ad", "\u200b", "\u2061", "\u0600", "\x01", "\ufe0f"} {
+		got := withoutSecrets("Use " + secret[:12] + split + secret[12:])
+		require.NotContains(t, got, secret[12:], "%q", split)
+		require.NotContains(t, defused(got), secret[12:], "%q", split)
 	}
 }
 

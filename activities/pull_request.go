@@ -161,7 +161,7 @@ func (a *Activities) carried(ctx context.Context, run store.Run) (*change.Carrie
 	}
 	out := &change.Carried{From: run.Settings.Repo.Branch, Into: base, Total: ahead.Total}
 	for _, c := range ahead.Commits {
-		out.Commits = append(out.Commits, change.Commit{ID: c.Commit, Subject: telemetry.Redact(c.Message)})
+		out.Commits = append(out.Commits, change.Commit{ID: c.Commit, Subject: withoutSecrets(c.Message)})
 	}
 	return out, nil
 }
@@ -211,7 +211,7 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 	verdict, judged := report.ReleaseVerdict(details)
 	r := pullrequest.Request{
 		RunID: run.ID, Repo: at.repo, Head: in.Branch, Base: baseOf(run, s), Commit: in.Commit,
-		Title: fault.Clip(defused(telemetry.Redact(text.Title())), report.MaxPullRequestTitle), Body: telemetry.Redact(text.Body()),
+		Title: fault.Clip(defused(withoutSecrets(text.Title())), report.MaxPullRequestTitle), Body: telemetry.Redact(text.Body()),
 		Draft:  s.Draft == contract.DraftAlways || s.Draft == contract.DraftByGate && in.Approved || set != nil && set.Draft(),
 		Labels: pullRequestLabels(s, verdict, text.Risk()), OwnLabels: ownLabel, Reviewers: reviewers(s.Reviewers), Notes: notes,
 	}

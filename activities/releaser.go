@@ -93,9 +93,9 @@ func (a *Activities) commitMessages(ctx context.Context, in contract.ReleaseInpu
 	if err != nil {
 		return nil, err
 	}
-	text := func(s string) string { return printable(telemetry.Redact(s)) }
+	text := withoutSecrets
 	if contract.Pushes(in.Repo, in.Release) {
-		text = func(s string) string { return defused(telemetry.Redact(s)) }
+		text = func(s string) string { return defused(withoutSecrets(s)) }
 	}
 	out := make([]workspace.CommitMessage, len(in.Credits))
 	for i, c := range in.Credits {

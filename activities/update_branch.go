@@ -16,8 +16,8 @@ import (
 )
 
 // UpdateBranch brings the newest commit of the base of a pull request into the branch of its run, without
-// pushing it. Git decides whether there is a conflict, whatever the forge says, and the forge which base
-// it is. A repeat returns the same, unless people pushed to the base or the branch.
+// pushing it. Git decides whether there is a conflict, whatever the forge says. It must be the base for
+// which the run opened the pull request. A repeat returns the same, unless people pushed to the base or the branch.
 func (a *Activities) UpdateBranch(ctx context.Context, in contract.UpdateBranchInput) (contract.UpdateBranchResult, error) {
 	settings := in.Release.PullRequest
 	if settings == nil || settings.Update == nil {
@@ -77,6 +77,14 @@ func (a *Activities) openPullRequest(ctx context.Context, in contract.UpdateBran
 	}
 	if pr.State != forge.Open {
 		return pr, fmt.Sprintf("pull request %d is %s", pr.Number, pr.State), nil
+	}
+	run, err := a.Store.Run(ctx, in.RunID)
+	if err != nil {
+		return pr, "", err
+	}
+	// What the base brings is not judged, so people who may change the base must not choose what that is.
+	if own := baseOf(run, in.Release.PullRequest); own != "" && pr.Base != own {
+		return pr, fmt.Sprintf("the base of pull request %d was changed from %s to %s, so it is not brought in", pr.Number, own, clipped(telemetry.Redact(pr.Base), contract.CheckName)), nil
 	}
 	return pr, "", nil
 }

@@ -55,6 +55,21 @@ func updateOf(h *fixture, first contract.ReleaseInput, released contract.Release
 	}
 }
 
+func TestAnotherBaseOfAPullRequestIsNotBroughtIn(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	first, _, released, pull := releasedPull(t, h, "hello.txt", "hello again\n")
+	h.git("-C", h.repo.URL, "branch", "other", "main")
+	h.pushes("other", "other.txt", "not judged\n")
+	in := updateOf(h, first, released, contract.UpdateIfBehind)
+	in.Release.PullRequest.Base = "main"
+	pull.pr.Base = "other"
+	found, failure := do[contract.UpdateBranchResult](h, h.UpdateBranch, in)
+	require.Nil(t, failure)
+	require.Contains(t, found.Reason, "was changed from main to other")
+	require.Empty(t, found.Point.Commit)
+}
+
 func TestAResolvedConflictIsReleasedAsAMergeOfWhichOnlyTheResolutionIsJudged(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")

@@ -3,17 +3,11 @@
 package issue
 
 import (
-	"cmp"
 	"fmt"
 	"net/url"
-	"regexp"
 	"sort"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/text"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -66,73 +60,6 @@ func Title(i contract.Issue) string {
 	return fault.Clip(prompt.Unfenced(i.Title), maxTitle)
 }
 
-// hidden matches the beginning of what browsers do not show of HTML: comments, declarations and
-// instructions.
-var hidden = regexp.MustCompile(`<!--|<!\[CDATA\[|<![A-Za-z]|<\?`)
-
-// hiddenEnds are the ends of what begins so. What does not end hides all that follows.
-var hiddenEnds = map[string]string{"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>"}
-
-// Seen returns what readers of a text on a forge see: without hidden parts and invisible characters.
-// Nothing is hidden in code.
-func Seen(source string) string {
-	s := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n").Replace(strings.ToValidUTF8(source, "�"))
-	s = telemetry.Visible(s)
-	if !hidden.MatchString(s) {
-		return s
-	}
-	var out strings.Builder
-	code, done := codeOf(s), 0
-	for _, m := range hidden.FindAllStringIndex(s, -1) {
-		for len(code) > 0 && code[0].Stop <= m[0] {
-			code = code[1:]
-		}
-		if m[0] < done || len(code) > 0 && code[0].Start <= m[0] {
-			continue
-		}
-		out.WriteString(s[done:m[0]])
-		end := cmp.Or(hiddenEnds[s[m[0]:m[1]]], ">")
-		at := strings.Index(s[m[1]:], end)
-		if at < 0 {
-			return out.String()
-		}
-		done = m[1] + at + len(end)
-	}
-	return out.String() + s[done:]
-}
-
-// maxMarkup is the number of bytes of a text in which code is recognised.
-const maxMarkup = 256 << 10
-
-// codeOf returns where a text in Markdown is code, in order.
-func codeOf(source string) (out []text.Segment) {
-	if len(source) > maxMarkup {
-		return nil
-	}
-	raw := []byte(source)
-	_ = ast.Walk(goldmark.DefaultParser().Parse(text.NewReader(raw)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if !entering {
-			return ast.WalkContinue, nil
-		}
-		switch n := n.(type) {
-		case *ast.CodeSpan:
-			for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-				if part, ok := c.(*ast.Text); ok {
-					out = append(out, part.Segment)
-				}
-			}
-			return ast.WalkSkipChildren, nil
-		case *ast.FencedCodeBlock, *ast.CodeBlock:
-			for i := range n.Lines().Len() {
-				out = append(out, n.Lines().At(i))
-			}
-			return ast.WalkSkipChildren, nil
-		}
-		return ast.WalkContinue, nil // the function returns no error
-	})
-	return out
-}
-
 // GoalTitle returns the title of a run's goal for a prompt. That of an issue was written by a stranger:
 // its text is in the goal's description, as data.
 func GoalTitle(i *contract.Issue, title string) string {
@@ -150,7 +77,9 @@ func intro(i contract.Issue) string {
 // Describe returns the text of an issue for the description of a goal: as data of its author, without
 // secrets and with at most most bytes. The note says what was left out, if anything was.
 func Describe(i contract.Issue, body string, most int) (text, note string) {
-	visible := strings.TrimSpace(telemetry.Redact(Seen(body)))
+	shown, left := seen(body)
+	visible := strings.TrimSpace(telemetry.Redact(shown))
+	total := len(visible) + left
 	name := "issue " + i.String()
 	if i.Author != "" {
 		name += ", by " + i.Author
@@ -161,17 +90,17 @@ func Describe(i contract.Issue, body string, most int) (text, note string) {
 		}
 		return intro(i) + "\n" + prompt.Fenced(name, strings.TrimSpace(i.Title+"\n\n"+part))
 	}
-	if text = whole(visible); len(text) <= most {
+	if text = whole(visible); len(text) <= most && left == 0 {
 		return text, ""
 	}
 	cut := func(size int) string {
-		return whole(visible[:size]) + fmt.Sprintf("\nThe text of the issue was cut here: these are the first %d of its %d bytes.", size, len(visible))
+		return whole(visible[:size]) + fmt.Sprintf("\nThe text of the issue was cut here: these are the first %d of its %d bytes.", size, total)
 	}
-	size := max(sort.Search(len(visible), func(n int) bool { return len(cut(n)) > most })-1, 0)
-	for size > 0 && !utf8.RuneStart(visible[size]) {
+	size := max(sort.Search(len(visible)+1, func(n int) bool { return len(cut(n)) > most })-1, 0)
+	for size > 0 && size < len(visible) && !utf8.RuneStart(visible[size]) {
 		size--
 	}
-	return cut(size), fmt.Sprintf("the text of the issue has %d bytes; the run gets only the first %d (execution.max_goal_bytes)", len(visible), size)
+	return cut(size), fmt.Sprintf("the text of the issue has %d bytes; the run gets only the first %d (execution.max_goal_bytes)", total, size)
 }
 
 // Without returns the description of a goal without the text of an issue that Describe added to it.
