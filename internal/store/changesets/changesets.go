@@ -358,8 +358,9 @@ func Decide(ctx context.Context, st *store.Store, id int64) (contract.ChangeSetD
 }
 
 // Ready notes that a run is ready for its release, and returns the decision about its set as it sees it.
-// workflowRun identifies the workflow run that asks: a run that learned that the set was stopped, and
-// then is resumed by a person, asks with another, and is released.
+// workflowRun identifies the workflow run that asks. A run that a person resumes after the set was stopped
+// is released: a replay of it was ordered since, or it asks with another workflow run than the one that
+// learned of the stop.
 func Ready(ctx context.Context, st *store.Store, set, run int64, workflowRun string) (contract.ReadyAnswer, error) {
 	var out contract.ReadyAnswer
 	err := st.InTx(ctx, func(tx pgx.Tx) error {
@@ -379,7 +380,11 @@ func Ready(ctx context.Context, st *store.Store, set, run int64, workflowRun str
 		if row.Outcome != contract.OutcomeStopped {
 			return nil
 		}
-		if told != "" && told != workflowRun {
+		resumed, err := q.ResumedAfterStop(ctx, db.ResumedAfterStopParams{SetID: set, RunID: run})
+		if err != nil {
+			return err
+		}
+		if resumed || told != "" && told != workflowRun {
 			out.Reason = "a person resumed it after the change set was stopped"
 			return nil
 		}

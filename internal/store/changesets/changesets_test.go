@@ -224,6 +224,21 @@ func TestNoRunOfAStoppedSetIsReleasedUnlessAPersonResumesIt(t *testing.T) {
 	require.Len(t, entries, 1)
 }
 
+func TestARunThatWorkedWhenItsSetWasStoppedIsReleasedOnceAPersonResumesIt(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	set := create(t, f, draft())
+	run := set.Runs[1].RunID
+	_, err := changesets.Stop(t.Context(), f.Store, set.ID, "mara", "")
+	require.NoError(t, err)
+	require.Equal(t, contract.OutcomeStopped, decides(t, f, set.ID).Outcome)
+	require.False(t, asks(t, f, set.ID, set.Runs[0].RunID, "first").Release)
+	records(t, f, run, 1, contract.RunChange{Status: contract.StatusCancelled, Failure: &contract.Failure{Class: contract.ClassHuman, Code: contract.CodeCancelled, Message: "stopped"}})
+	_, err = f.AddReplay(t.Context(), run, "first", contract.PhaseTester, contract.ReplaySpec{By: "mara"}, "")
+	require.NoError(t, err)
+	require.True(t, asks(t, f, set.ID, run, "second").Release)
+}
+
 func TestASetOfWhichNothingIsLeftIsDecided(t *testing.T) {
 	t.Parallel()
 	f := storetest.Setup(t)

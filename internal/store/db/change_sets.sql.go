@@ -221,6 +221,26 @@ func (q *Queries) ReleaseChangeSet(ctx context.Context, arg ReleaseChangeSetPara
 	return result.RowsAffected(), nil
 }
 
+const resumedAfterStop = `-- name: ResumedAfterStop :one
+SELECT EXISTS (
+    SELECT FROM orchestrator_replays o JOIN orchestrator_change_sets s ON o.created_at > s.stopped_at
+    WHERE s.id = $1 AND o.run_id = $2
+)::bool
+`
+
+type ResumedAfterStopParams struct {
+	SetID int64
+	RunID int64
+}
+
+// Whether a person started a run again after its set was stopped.
+func (q *Queries) ResumedAfterStop(ctx context.Context, arg ResumedAfterStopParams) (bool, error) {
+	row := q.db.QueryRow(ctx, resumedAfterStop, arg.SetID, arg.RunID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const runsOfChangeSets = `-- name: RunsOfChangeSets :many
 SELECT m.set_id, m.number, m.run_id, m.ready_at, m.told_to,
        r.project, r.repo, r.status, r.phase, r.waiting_for, r.error_class, r.error_code, r.error_message, r.workflow_id, r.workflow_run_id,

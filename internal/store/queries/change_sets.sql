@@ -53,6 +53,13 @@ UPDATE orchestrator_change_set_runs SET told_to = @told_to WHERE run_id = @run_i
 -- name: ChangeSetToldTo :one
 SELECT told_to FROM orchestrator_change_set_runs WHERE run_id = @run_id AND set_id = @set_id;
 
+-- name: ResumedAfterStop :one
+-- Whether a person started a run again after its set was stopped.
+SELECT EXISTS (
+    SELECT FROM orchestrator_replays o JOIN orchestrator_change_sets s ON o.created_at > s.stopped_at
+    WHERE s.id = @set_id AND o.run_id = @run_id
+)::bool;
+
 -- name: StopChangeSet :execrows
 UPDATE orchestrator_change_sets SET stopped_at = clock_timestamp(), stopped_by = @stopped_by, stop_reason = @reason
 WHERE id = @id AND stopped_at IS NULL;
