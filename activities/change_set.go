@@ -21,9 +21,16 @@ import (
 )
 
 // ReadyInChangeSet notes that a run of a change set is ready for its release, and returns the decision
-// about the set as the run sees it.
+// about the set as the run sees it. If it made the decision, it tells the workflow of the set, which tells the
+// other runs; if that fails, each of them finds out by itself.
 func (a *Activities) ReadyInChangeSet(ctx context.Context, in contract.ReadyInput) (contract.ReadyAnswer, error) {
-	return changesets.Ready(ctx, a.Store, in.Member.Set, in.RunID, activity.GetInfo(ctx).WorkflowExecution.RunID)
+	answer, fresh, err := changesets.Ready(ctx, a.Store, in.Member.Set, in.RunID, activity.GetInfo(ctx).WorkflowExecution.RunID)
+	if err == nil && fresh {
+		if err := a.Temporal.SignalWorkflow(ctx, contract.ChangeSetWorkflowID(in.Member.Set), "", contract.SignalChangeSet, in.Member.Number); err != nil {
+			a.Log.DebugContext(ctx, "The workflow of a change set did not learn of the decision; it has ended, or looks by itself", "change_set", in.Member.Set, "error", err)
+		}
+	}
+	return answer, err
 }
 
 // DecideChangeSet makes the decision about a change set if it can be made now.
@@ -77,27 +84,19 @@ func (a *Activities) signalRun(ctx context.Context, id int64, workflowID, name s
 	return nil
 }
 
-// maxChain is the largest number of runs that continue a branch through which a change set is looked for.
-const maxChain = 20
-
 // changeSetOf returns the part of a pull request about the change set of a run, or of the run whose branch
 // it continues; nil: it belongs to none.
 func (a *Activities) changeSetOf(ctx context.Context, run store.Run) (*report.ChangeSet, error) {
-	for range maxChain {
-		if of := run.Settings.ChangeSet; of != nil {
-			s, err := changesets.Read(ctx, a.Store, of.Set)
-			return &report.ChangeSet{Set: s, Run: run.ID, Link: linksOf(run)}, err
-		}
-		f := run.Settings.FollowUp
-		if f == nil {
-			break
-		}
-		var err error
-		if run, err = a.Store.Run(ctx, f.RunID); err != nil {
-			return nil, err
-		}
+	id, of, err := changesets.Of(ctx, a.Store, run.ID)
+	if err != nil || of == nil {
+		return nil, err
 	}
-	return nil, nil //nolint:nilnil // most runs belong to none
+	s, err := changesets.Read(ctx, a.Store, of.Set)
+	if err != nil {
+		return nil, err
+	}
+	first, err := a.Store.Run(ctx, id)
+	return &report.ChangeSet{Set: s, Run: id, Link: linksOf(first)}, err
 }
 
 // linksOf returns the addresses of runs in the dashboard that the pull request of a run links to.
@@ -164,7 +163,7 @@ func over(s changesets.Set, now time.Time) bool {
 		return m.PullRequest != nil && m.PullRequest.State == contract.PullRequestOpen
 	})
 	late := s.DecidedAt != nil && now.After(s.DecidedAt.Add(s.Settings.Follow))
-	return !working && (!open || late)
+	return !working && !open || late && (s.Settings.Follow > 0 || !working)
 }
 
 // lookAt reads the pull request of a run, and stores its state unless the server does, because the run
@@ -191,19 +190,27 @@ func (a *Activities) lookAt(ctx context.Context, m changesets.Member) (forge.Pul
 	return now, nil
 }
 
-// link brings the part about the set in an open pull request up to date. It reports whether it changed.
+// link brings the part about the set in an open pull request up to date. It reports whether it changed. The
+// whole text is written, so it is read again just before: a person may have changed it since the look.
 func (a *Activities) link(ctx context.Context, s changesets.Set, m changesets.Member, now forge.PullRequest) (bool, error) {
 	run, err := a.Store.Run(ctx, m.RunID)
 	if err != nil {
 		return false, err
 	}
-	body, found := report.WithSection(now.Body, report.ChangeSet{Set: s, Run: m.RunID, Link: linksOf(run)}.Section())
-	if !found || body == now.Body {
+	section := report.ChangeSet{Set: s, Run: m.RunID, Link: linksOf(run)}.Section()
+	if body, found := report.WithSection(now.Body, section); !found || body == now.Body {
 		return false, nil
 	}
 	service, err := a.Forges.Named(m.PullRequest.Forge)
 	if err != nil {
 		return false, err
+	}
+	if now, err = service.PullRequest(ctx, m.PullRequest.Repo, m.PullRequest.Number); err != nil {
+		return false, err
+	}
+	body, found := report.WithSection(now.Body, section)
+	if !found || body == now.Body || now.State != forge.Open {
+		return false, nil
 	}
 	_, err = service.UpdatePullRequest(ctx, m.PullRequest.Repo, m.PullRequest.Number, forge.PullRequestChange{Body: &body})
 	return err == nil, err

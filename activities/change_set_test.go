@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
@@ -22,11 +23,17 @@ type pulls struct {
 	all     map[int64]forge.PullRequest
 	updates int
 	gone    map[int64]error
+	edited  string // what a person adds to the first one once the second one was looked at; "": nothing
 }
 
 func (p *pulls) Named(string) (forge.Service, error) { return p, nil }
 
 func (p *pulls) PullRequest(_ context.Context, _ string, number int64) (forge.PullRequest, error) {
+	if number == 2 && p.edited != "" {
+		pr := p.all[1]
+		pr.Body += p.edited
+		p.all[1], p.edited = pr, ""
+	}
 	return p.all[number], p.gone[number]
 }
 
@@ -114,6 +121,25 @@ func TestAPartAboutASetThatAPersonRemovedIsNotAddedAgain(t *testing.T) {
 	on.all[1] = pr
 	require.Equal(t, 1, h.links(t, set.ID).Updated)
 	require.Equal(t, "Mine.", on.all[1].Body)
+}
+
+func TestWhatAPersonWritesWhileASetIsLookedAtStays(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []\n")
+	set, on := linkedSet(t, h)
+	on.edited = "\nSee also the wiki."
+	require.Equal(t, 2, h.links(t, set.ID).Updated)
+	require.Contains(t, on.all[1].Body, "See also the wiki.")
+}
+
+func TestASetIsNotFollowedForLongerThanConfiguredAlthoughARunOfItIsPaused(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	s := changesets.Set{DecidedAt: &at, Settings: contract.ChangeSetSettings{Follow: time.Hour}, Runs: []changesets.Member{{Status: contract.StatusPaused}}}
+	require.False(t, activities.Over(s, at.Add(time.Minute)))
+	require.True(t, activities.Over(s, at.Add(2*time.Hour)))
+	s.Settings.Follow = 0
+	require.False(t, activities.Over(s, at.Add(2*time.Hour)), "all pull requests must be open first")
 }
 
 func TestAPullRequestThatCannotBeSeenDoesNotKeepTheOthersFromBeingLinked(t *testing.T) {

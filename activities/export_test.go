@@ -2,9 +2,11 @@ package activities
 
 import (
 	"context"
+	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/modelcall"
+	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/tester"
 )
 
@@ -18,3 +20,6 @@ func (a *Activities) KeepFiles(ctx context.Context, in contract.VerifyInput, f t
 	kept, err := a.keepFiles(ctx, in, f)
 	return kept.leftOut, err
 }
+
+// Over is over.
+func Over(s changesets.Set, now time.Time) bool { return over(s, now) }

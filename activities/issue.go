@@ -16,14 +16,17 @@ import (
 )
 
 // closes returns how a pull request in a repository names the issue that it closes when it is merged,
-// "" if it closes none: only an issue on the same forge can be closed.
-func closes(run store.Run, name, repo string) string {
+// "" if it closes none: only an issue on the same forge can be closed. Of a change set, only the pull request
+// in the repository of the issue closes it.
+func closes(run store.Run, name, repo string, ofSet bool) string {
 	i, s := run.Settings.Issue, run.Settings.Release.PullRequest
 	switch {
 	case i == nil || !s.CloseIssue || i.Forge != name:
 		return ""
 	case strings.EqualFold(i.Repo, repo):
 		return fmt.Sprintf("#%d", i.Number)
+	case ofSet:
+		return ""
 	}
 	return i.String()
 }

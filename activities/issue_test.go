@@ -26,6 +26,11 @@ func TestOnlyAnIssueOfTheSameForgeIsClosed(t *testing.T) {
 		{nil, true, "work", "team/app", ""},
 	} {
 		run := store.Run{Settings: contract.Settings{Issue: c.issue, Release: contract.ReleaseSettings{PullRequest: &contract.PullRequestSettings{CloseIssue: c.close}}}}
-		require.Equal(t, c.want, closes(run, c.forge, c.repo))
+		require.Equal(t, c.want, closes(run, c.forge, c.repo, false))
+		ofSet := c.want
+		if c.forge == "work" && c.repo == "team/other" {
+			ofSet = ""
+		}
+		require.Equal(t, ofSet, closes(run, c.forge, c.repo, true), "of a set, only the one in the repository of the issue closes it")
 	}
 }

@@ -200,7 +200,7 @@ func (a *Activities) pullRequestOf(ctx context.Context, run store.Run, in contra
 	if err != nil {
 		return pullrequest.Request{}, err
 	}
-	text := report.PullRequest{Run: details, Stat: stat.String(), Checks: checks, Link: link, Closes: closes(run, at.forge, at.repo), Set: set}
+	text := report.PullRequest{Run: details, Stat: stat.String(), Checks: checks, Link: link, Closes: closes(run, at.forge, at.repo, set != nil), Set: set}
 	var notes []string
 	if text.Carried, err = a.carried(ctx, run); err != nil {
 		if fault.Of(err).Class == contract.ClassInfra {

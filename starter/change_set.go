@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -169,7 +168,7 @@ func (a *app) reportChangeSet(ctx context.Context, h backend.Backend, s changese
 // followChangeSet shows how the runs of a change set proceed until all have ended. It returns the exit code
 // for the outcome.
 func (a *app) followChangeSet(ctx context.Context, h backend.Backend, s changesets.Set) error {
-	seen, id := map[int64]string{}, s.ID
+	seen, id, held := map[int64]string{}, s.ID, false
 	for {
 		var err error
 		if s, err = withRetries(ctx, func() (changesets.Set, error) { return h.ChangeSet(ctx, id) }); err != nil {
@@ -186,6 +185,10 @@ func (a *app) followChangeSet(ctx context.Context, h backend.Backend, s changese
 		if over {
 			break
 		}
+		if s.Held && !held && !a.json {
+			writeHeld(a.errs, s)
+		}
+		held = s.Held
 		if !pause(ctx, changeSetPoll) {
 			return ctx.Err()
 		}
@@ -238,10 +241,15 @@ func writeChangeSet(out io.Writer, s changesets.Set) {
 	fmt.Fprintln(out)
 	switch {
 	case s.Held:
-		fmt.Fprintf(out, "Some runs are ready and others are not. To release those that are: rgpt set release %d\nTo stop all: rgpt set stop %[1]d\n", s.ID)
+		writeHeld(out, s)
 	case s.WaitsUntil != nil && s.Settings.Incomplete != contract.IncompleteHold:
 		fmt.Fprintf(out, "The runs that are ready wait for the others until %s.\n", s.WaitsUntil.Local().Format(time.DateTime))
 	}
+}
+
+// writeHeld prints what a person can do about a set that waits for a decision.
+func writeHeld(out io.Writer, s changesets.Set) {
+	fmt.Fprintf(out, "Some runs are ready and others are not. To release those that are: rgpt set release %d\nTo stop all: rgpt set stop %[1]d\n", s.ID)
 }
 
 // setState describes the state of a change set.
@@ -249,10 +257,12 @@ func setState(s changesets.Set) string {
 	switch {
 	case s.Held:
 		return "held"
+	case s.Outcome != "": // a set that was stopped after the decision stays what was decided
+		return s.Outcome
 	case s.StoppedAt != nil:
 		return contract.OutcomeStopped
 	}
-	return cmp.Or(s.Outcome, "working")
+	return "working"
 }
 
 // memberState describes the state of a run of a change set.

@@ -24,6 +24,22 @@ type RepositoryGoal struct {
 	Goal string `json:"goal,omitempty" maxLength:"65536" doc:"what to do in this repository, besides the goal of all"`
 }
 
+// ownGoal returns the beginning of the description of the goal in a repository; empty: it is that of all.
+func (r RepositoryGoal) ownGoal() string {
+	if r.Goal == "" {
+		return ""
+	}
+	return "In this repository: " + r.Goal + "\n\n"
+}
+
+// longestOwnGoal returns the number of bytes that must be left in the description of the goal of all.
+func (c Creation) longestOwnGoal() (most int) {
+	for _, r := range c.Repositories {
+		most = max(most, len(r.ownGoal()))
+	}
+	return most
+}
+
 // several reports whether a request is for a change set.
 func (c Creation) several() bool { return len(c.Repositories) > 1 }
 
@@ -97,10 +113,7 @@ func (r *Runs) createChangeSet(ctx context.Context, c Creation, goal store.NewRu
 		all = append(all, changeset.Change{Repository: setup.ProjectOf(run.Settings.Repo.URL), Goal: repository.Goal})
 	}
 	for i := range n.Runs {
-		description := goal.GoalDescription
-		if own := all[i].Goal; own != "" {
-			description = "In this repository: " + own + "\n\n" + description
-		}
+		description := c.Repositories[i].ownGoal() + goal.GoalDescription
 		if n.Runs[i].GoalDescription, err = r.describedGoal(goal.GoalTitle, description, changeset.Describe(all, i)); err != nil {
 			return err
 		}
@@ -160,6 +173,10 @@ func (r *Runs) StopChangeSet(ctx context.Context, id int64, c contract.Command) 
 	if err != nil {
 		return set, err
 	}
+	ended := !slices.ContainsFunc(set.Runs, func(m changesets.Member) bool { return !m.Ended() || m.Staying })
+	if ended && set.StoppedAt == nil {
+		return set, refused("all runs of change set %d have ended", id)
+	}
 	// Before the first of them ends: otherwise, the others could be released without it.
 	if _, err := changesets.Stop(ctx, r.Store, id, telemetry.Redact(c.By), telemetry.Redact(c.Reason)); err != nil {
 		return set, err
@@ -168,7 +185,7 @@ func (r *Runs) StopChangeSet(ctx context.Context, id int64, c contract.Command) 
 	if c.ID == "" {
 		c.ID = uuid.NewString()
 	}
-	sent, failed := 0, error(nil)
+	failed := error(nil)
 	for _, m := range set.Runs {
 		if m.Ended() && !m.Staying {
 			continue
@@ -177,12 +194,7 @@ func (r *Runs) StopChangeSet(ctx context.Context, id int64, c contract.Command) 
 		one.ID = fmt.Sprintf("%s/%d", c.ID, m.Number)
 		if _, err := r.Steer(ctx, m.RunID, contract.UpdateStop, one); err != nil {
 			failed = cmp.Or(failed, err)
-			continue
 		}
-		sent++
-	}
-	if sent == 0 && failed == nil && set.StoppedAt == nil {
-		failed = refused("all runs of change set %d have ended", id)
 	}
 	if failed != nil {
 		return set, failed
@@ -206,14 +218,35 @@ func (r *Runs) ReleaseChangeSet(ctx context.Context, id int64, c contract.Comman
 	if _, err := changesets.Release(ctx, r.Store, id, telemetry.Redact(c.By), telemetry.Redact(c.Reason)); err != nil {
 		return set, err
 	}
-	r.tellChangeSet(ctx, id)
+	// Its workflow may have been terminated; otherwise, it finds the decision made.
+	if _, err := changesets.Decide(ctx, r.Store, id); err != nil {
+		return set, err
+	}
+	if !r.tellChangeSet(ctx, id) {
+		r.tellRuns(ctx, set)
+	}
 	return r.ChangeSet(ctx, id)
 }
 
-// tellChangeSet tells the workflow of a change set that a person has commanded something. If that fails,
-// the workflow finds out by itself.
-func (r *Runs) tellChangeSet(ctx context.Context, id int64) {
-	if err := r.Temporal.SignalWorkflow(ctx, contract.ChangeSetWorkflowID(id), "", contract.SignalChangeSet, 0); err != nil && r.Log != nil {
-		r.Log.DebugContext(ctx, "The workflow of a change set was not told of a command; it has ended, or looks by itself", "change_set", id, "error", err)
+// tellChangeSet tells the workflow of a change set that a person has commanded something, and reports whether
+// that worked. If it did not, the workflow has ended, or finds out by itself.
+func (r *Runs) tellChangeSet(ctx context.Context, id int64) bool {
+	err := r.Temporal.SignalWorkflow(ctx, contract.ChangeSetWorkflowID(id), "", contract.SignalChangeSet, 0)
+	if err != nil && r.Log != nil {
+		r.Log.DebugContext(ctx, "The workflow of a change set did not learn of a command; it has ended, or looks by itself", "change_set", id, "error", err)
+	}
+	return err == nil
+}
+
+// tellRuns tells the runs of a change set that wait for the others that it was decided about. If that fails,
+// they find out by themselves.
+func (r *Runs) tellRuns(ctx context.Context, set changesets.Set) {
+	for _, m := range set.Runs {
+		if !m.Ready() {
+			continue
+		}
+		if err := r.Temporal.SignalWorkflow(ctx, contract.RunWorkflowID(m.RunID), "", contract.SignalChangeSetDecided, nil); err != nil && r.Log != nil {
+			r.Log.DebugContext(ctx, "A run did not learn of the decision about its change set; it looks by itself", "run", m.RunID, "error", err)
+		}
 	}
 }

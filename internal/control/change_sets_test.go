@@ -2,12 +2,15 @@ package control
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/changesets"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/test/harness"
 )
 
@@ -92,10 +95,20 @@ func TestARunIsAddedToAMergeQueueByItselfOnlyIfNothingOfItsSetIsMissing(t *testi
 	}
 	made, err := runs.Create(t.Context(), creation)
 	require.NoError(t, err)
-	ready, err := runs.siblingsReady(t.Context(), made.ChangeSet.Runs[0].RunID, contract.MergePolicy{})
+	first := made.ChangeSet.Runs[0].RunID
+	_, ready, err := runs.siblingsReady(t.Context(), nil, first, contract.MergePolicy{})
 	require.NoError(t, err)
 	require.False(t, ready, "the other one has no pull request")
-	ready, err = runs.siblingsReady(t.Context(), f.First.ID, contract.MergePolicy{})
+	after, err := f.Run(t.Context(), first)
+	require.NoError(t, err)
+	followed := after.Settings
+	followed.ChangeSet, followed.FollowUp = nil, &contract.FollowUp{RunID: first, Branch: "rgpt/1"}
+	next, _, err := f.CreateRun(t.Context(), storetest.Filled(store.NewRun{Settings: followed}))
+	require.NoError(t, err)
+	_, ready, err = runs.siblingsReady(t.Context(), nil, next.ID, contract.MergePolicy{})
+	require.NoError(t, err)
+	require.False(t, ready, "a follow-up changes the pull request of the set")
+	_, ready, err = runs.siblingsReady(t.Context(), nil, f.First.ID, contract.MergePolicy{})
 	require.NoError(t, err)
 	require.True(t, ready, "a run that belongs to no set")
 }
@@ -108,4 +121,32 @@ func TestASetOfWhichNothingIsReadyIsNotReleased(t *testing.T) {
 	require.NoError(t, err)
 	_, err = runs.ReleaseChangeSet(t.Context(), set.ID, contract.Command{By: "mara"})
 	require.ErrorContains(t, err, "is ready for its release")
+}
+
+func TestAStopThatIsRefusedIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	runs, f := chooser(t, t.TempDir())
+	set, _, err := changesets.Create(t.Context(), f.Store, changesets.New{Tenant: "local", Title: "x"})
+	require.NoError(t, err)
+	_, err = runs.StopChangeSet(t.Context(), set.ID, contract.Command{By: "mara"})
+	require.ErrorContains(t, err, "have ended")
+	now, err := runs.ChangeSet(t.Context(), set.ID)
+	require.NoError(t, err)
+	require.Nil(t, now.StoppedAt)
+}
+
+func TestTheTextOfALongIssueLeavesRoomForWhatIsToBeDoneInOneRepository(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	runs, _ := chooser(t, dir)
+	hub, app := onForge(t, runs)
+	app.OpenIssue("Add dark mode", strings.Repeat("For all pages. ", 10000))
+	creation := Creation{Issue: hub.URL() + "/octo/app/issues/1"}
+	for _, name := range []string{"api", "web"} {
+		creation.Repositories = append(creation.Repositories, RepositoryGoal{Repo: harness.Repo(t, filepath.Join(dir, name), map[string]string{"a": name})})
+	}
+	creation.Repositories[1].Goal = strings.Repeat("Also in the forms. ", 20)
+	made, err := runs.Create(t.Context(), creation)
+	require.NoError(t, err)
+	require.Len(t, made.ChangeSet.Runs, 2)
 }

@@ -47,7 +47,7 @@ func (r *Runs) wholeGoal(ctx context.Context, c *Creation, out *Created) (title,
 		title = issue.Title(known)
 	}
 	most := int(r.Config.Execution.MaxGoalBytes.Int64())
-	text, note := issue.Describe(known, found.Body, most-len(title)-len(description)-len("\n\n"))
+	text, note := issue.Describe(known, found.Body, most-len(title)-len(description)-len("\n\n")-c.longestOwnGoal())
 	if note != "" {
 		out.Notes = append(out.Notes, note)
 	}

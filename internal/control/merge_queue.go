@@ -20,6 +20,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/runs/report"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/store/mergequeues"
 	"github.com/rocketgpt/orchestrator/internal/store/pullrequests"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
@@ -173,36 +174,58 @@ func (r *Runs) queued(ctx context.Context, forges *connect.Set, address string, 
 // QueueReady adds the pull request of a run to its merge queue if the settings say so and it is ready: its
 // head is what the run released last, the policy gate allows to merge that, and labels, approvals and checks
 // are as they must be. The queue merges only this head. The same head is added once, so that one which was
-// returned or removed stays out until the run releases another one.
-func (r *Runs) QueueReady(ctx context.Context, service forge.Service, name, repo string, pr forge.PullRequest, run int64) error {
+// returned or removed stays out until the run releases another one. With the last ready one of a change set,
+// its other open ones are added, too: nothing may look at them again. named returns a forge by its name.
+func (r *Runs) QueueReady(ctx context.Context, named func(string) (forge.Service, error), name, repo string, pr forge.PullRequest, run int64) error {
 	if r.Config.Git.PullRequest.Merge.When != config.MergeApproved {
 		return nil
+	}
+	service, err := named(name)
+	if err != nil {
+		return err
 	}
 	forges, err := connect.New(r.Config.Forges, os.Getenv) // only for their addresses
 	if err != nil {
 		return err
 	}
-	ref, err := r.queueFor(ctx, forges, name, repo, pr)
-	if err != nil {
-		return err
-	}
+	defer forges.Close()
 	policy := setup.MergePolicy(r.Config)
-	cmd := contract.QueueCommand{
-		ID: fmt.Sprintf("auto/%d/%.40s", pr.Number, pr.HeadCommit), Action: contract.QueueAdd, Number: pr.Number, Head: pr.HeadCommit, By: contract.BySystem, RunID: run,
-		Reason: "it is approved", Title: telemetry.Redact(pr.Title), URL: telemetry.Redact(pr.URL), Policy: &policy,
-	}
-	if known, err := mergequeues.Has(ctx, r.Store, ref, cmd.ID); err != nil || known {
+	own := sibling{name, repo, pr, run}
+	if _, _, known, err := r.autoAdd(ctx, forges, own, policy); err != nil || known {
 		return err
 	}
 	ready, err := r.readyToMerge(ctx, service, repo, pr, run, policy)
 	if err != nil || !ready {
 		return err
 	}
-	if ready, err = r.siblingsReady(ctx, run, policy); err != nil || !ready {
+	open, ready, err := r.siblingsReady(ctx, named, run, policy)
+	if err != nil || !ready {
 		return err
 	}
-	_, err = r.sendToQueue(ctx, ref, cmd)
-	return err
+	for _, one := range append(open, own) { // the own one last: while it is not stored, a repeat adds the rest
+		ref, cmd, known, err := r.autoAdd(ctx, forges, one, policy)
+		if err == nil && !known {
+			_, err = r.sendToQueue(ctx, ref, cmd)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// autoAdd returns the command that adds a pull request by itself, and whether its queue knows it already.
+func (r *Runs) autoAdd(ctx context.Context, forges *connect.Set, p sibling, policy contract.MergePolicy) (contract.QueueRef, contract.QueueCommand, bool, error) {
+	cmd := contract.QueueCommand{
+		ID: fmt.Sprintf("auto/%d/%.40s", p.pr.Number, p.pr.HeadCommit), Action: contract.QueueAdd, Number: p.pr.Number, Head: p.pr.HeadCommit, By: contract.BySystem, RunID: p.run,
+		Reason: "it is approved", Title: telemetry.Redact(p.pr.Title), URL: telemetry.Redact(p.pr.URL), Policy: &policy,
+	}
+	ref, err := r.queueFor(ctx, forges, p.name, p.repo, p.pr)
+	if err != nil {
+		return ref, cmd, false, err
+	}
+	known, err := mergequeues.Has(ctx, r.Store, ref, cmd.ID)
+	return ref, cmd, known, err
 }
 
 // readyToMerge reports whether the pull request of a run is ready to be merged, without regard to others.
@@ -231,46 +254,56 @@ func (r *Runs) readyToMerge(ctx context.Context, service forge.Service, repo str
 	return ready.Verdict == contract.QueueIncluded, err
 }
 
+// sibling is the open pull request of another run of a change set.
+type sibling struct {
+	name, repo string
+	pr         forge.PullRequest
+	run        int64 // that changed it last
+}
+
 // siblingsReady reports whether the other changes of a run's change set are merged or ready to be merged,
-// too; true if it belongs to none. A set of which something is missing is never ready.
-func (r *Runs) siblingsReady(ctx context.Context, id int64, policy contract.MergePolicy) (bool, error) {
-	run, err := r.Store.Run(ctx, id)
-	if err != nil || run.Settings.ChangeSet == nil {
-		return err == nil, err
+// too, and returns those that are open; true if it belongs to none. A set of which something is missing is
+// never ready. A run that continues the branch of another one belongs to its set here, because it changes the
+// same pull request.
+func (r *Runs) siblingsReady(ctx context.Context, named func(string) (forge.Service, error), id int64, policy contract.MergePolicy) ([]sibling, bool, error) {
+	first, of, err := changesets.Of(ctx, r.Store, id)
+	if err != nil || of == nil {
+		return nil, err == nil, err
 	}
-	set, err := r.ChangeSet(ctx, run.Settings.ChangeSet.Set)
+	set, err := r.ChangeSet(ctx, of.Set)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	forges, err := connect.New(r.Config.Forges, os.Getenv)
-	if err != nil {
-		return false, err
-	}
-	defer forges.Close()
+	var open []sibling
 	for _, m := range set.Runs {
 		p := m.PullRequest
 		switch {
-		case m.RunID == id, p == nil && m.Status == contract.StatusDone && m.Branch == "":
+		case m.RunID == first, p == nil && m.Status == contract.StatusDone && m.Branch == "":
 			continue
 		case p == nil:
-			return false, nil
+			return nil, false, nil
 		}
-		service, err := forges.Named(p.Forge)
+		service, err := named(p.Forge)
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		pr, err := service.PullRequest(ctx, p.Repo, p.Number)
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		if pr.State == forge.Merged {
 			continue
 		}
-		if ready, err := r.readyToMerge(ctx, service, p.Repo, pr, m.RunID, policy); err != nil || !ready || pr.State != forge.Open {
-			return false, err
+		last, err := pullrequests.RunOf(ctx, r.Store, p.Forge, p.Repo, p.Number)
+		if err != nil {
+			return nil, false, err
 		}
+		if ready, err := r.readyToMerge(ctx, service, p.Repo, pr, last, policy); err != nil || !ready || pr.State != forge.Open {
+			return nil, false, err
+		}
+		open = append(open, sibling{p.Forge, p.Repo, pr, last})
 	}
-	return true, nil
+	return open, true, nil
 }
 
 // mayMerge reports whether the gate allows to merge what it judged. A person must have approved the release

@@ -121,11 +121,10 @@ func (s *Service) look(ctx context.Context, w forgeevents.Watch) {
 // the time up to which comments were read. A reason says what may not be read on the forge: nobody but
 // an administrator can change that, so the look does not fail.
 func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, reason string, err error) {
-	connected, err := s.Forges.Named(w.Forge)
+	service, err := s.named(w.Forge)
 	if err != nil {
 		return 0, "", err
 	}
-	service := limited{connected, s.limits[w.Forge]}
 	pr, err := service.PullRequest(ctx, w.Repo, w.Number)
 	if err != nil {
 		return 0, "", err
@@ -172,7 +171,7 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 	var baseErr error
 	if pr.State == forge.Open {
 		baseErr = s.findBase(ctx, service, *w, pr, add)
-		s.merge(ctx, service, *w, pr)
+		s.merge(ctx, *w, pr)
 	}
 	more, err := forgeevents.Add(ctx, s.Store, found)
 	if err == nil {
@@ -286,6 +285,15 @@ func (s *Service) findChecks(ctx context.Context, service forge.Service, w forge
 type limited struct {
 	forge.Service
 	limit *rate.Limiter
+}
+
+// named returns a forge that is asked at most so many questions a minute, with those of all looks.
+func (s *Service) named(name string) (forge.Service, error) {
+	connected, err := s.Forges.Named(name)
+	if err != nil {
+		return nil, err
+	}
+	return limited{connected, s.limits[name]}, nil
 }
 
 func (l limited) wait(ctx context.Context) error {

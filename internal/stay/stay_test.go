@@ -766,7 +766,7 @@ type offers struct {
 	err error
 }
 
-func (o *offers) QueueReady(_ context.Context, _ forge.Service, name, repo string, pr forge.PullRequest, run int64) error {
+func (o *offers) QueueReady(_ context.Context, _ func(string) (forge.Service, error), name, repo string, pr forge.PullRequest, run int64) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.got = append(o.got, fmt.Sprintf("%s %s %d %s run %d", name, repo, pr.Number, pr.HeadCommit, run))

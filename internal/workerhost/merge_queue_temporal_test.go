@@ -169,7 +169,7 @@ func (w *queueWorld) addsWhatIsReady(t *testing.T, c client.Client, runs *contro
 	pr := w.green(t, "of-a-run", "of-a-run.txt")
 	offer := func(run int64, pr forge.PullRequest) bool {
 		t.Helper()
-		require.NoError(t, runs.QueueReady(t.Context(), w.ci, "hub", queuedRepo, pr, run))
+		require.NoError(t, runs.QueueReady(t.Context(), func(string) (forge.Service, error) { return w.ci, nil }, "hub", queuedRepo, pr, run))
 		has, err := mergequeues.Has(t.Context(), w.parts.Store, w.ref, fmt.Sprintf("auto/%d/%s", pr.Number, pr.HeadCommit))
 		require.NoError(t, err)
 		return has

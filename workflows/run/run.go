@@ -528,7 +528,7 @@ func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 		r.log.Error("Could not determine how long the run has been working; treating its time limit as reached", "error", err)
 		return 0
 	}
-	return most - workflow.Now(ctx).Sub(from) + r.Waited
+	return most - workflow.Now(ctx).Sub(from) + state.Waited(r.Waits, from)
 }
 
 // transition writes the run's current state with its events, and shows it in Temporal's search

@@ -9,11 +9,16 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
+	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
-// siblingsEvery is how often a run of a change set looks for the decision without being told that it was
-// made.
-const siblingsEvery = 5 * time.Minute
+// A run of a change set looks for the decision without being told that it was made after siblingsFirst, and
+// then after twice the time of the last look, at most siblingsMost: each look makes its history longer, and it
+// may wait for a person for weeks.
+const (
+	siblingsFirst = 5 * time.Minute
+	siblingsMost  = 6 * time.Hour
+)
 
 // awaitTogether waits until the release may start: the policy gate has judged it, a person has approved it
 // if that is required, and the other runs of the change set are ready, too. What was judged may change
@@ -80,16 +85,17 @@ func (r *run) endWait(ctx workflow.Context, began time.Time) {
 	if r.controls.held == "" {
 		return
 	}
-	waited := workflow.Now(ctx).Sub(began)
-	r.controls.held, r.Waited = "", r.Waited+waited
+	now := workflow.Now(ctx)
+	r.controls.held, r.Waits = "", append(r.Waits, state.Wait{From: began, Until: now})
 	if !r.runDeadline.IsZero() {
-		r.runDeadline = r.runDeadline.Add(waited)
+		r.runDeadline = r.runDeadline.Add(now.Sub(began))
 	}
 }
 
 // readDecision waits for the decision about the change set and returns it.
 func (r *run) readDecision(ctx workflow.Context, of contract.ChangeSetMember) (contract.ReadyAnswer, error) {
 	made, told := workflow.GetSignalChannel(ctx, contract.SignalChangeSetDecided), false
+	every := siblingsFirst
 	for {
 		for made.ReceiveAsync(nil) { // what follows sees the decision
 		}
@@ -102,8 +108,12 @@ func (r *run) readDecision(ctx workflow.Context, of contract.ChangeSetMember) (c
 			r.tellSet(ctx)
 			told = true
 		}
-		if _, err := workflow.AwaitWithTimeout(ctx, siblingsEvery, func() bool { return made.Len() > 0 || r.controls.resumed }); err != nil {
+		heard, err := workflow.AwaitWithTimeout(ctx, every, func() bool { return made.Len() > 0 || r.controls.resumed })
+		if err != nil {
 			return answer, err
+		}
+		if every = min(2*every, siblingsMost); heard {
+			every = siblingsFirst
 		}
 		if r.controls.resumed {
 			r.controls.resumed, told = false, false

@@ -184,6 +184,28 @@ func read(ctx context.Context, q *db.Queries, id int64, lock bool) (Set, error) 
 	return all[0], nil
 }
 
+// maxChain is the largest number of runs that continue a branch through which Of looks for a set.
+const maxChain = 20
+
+// Of returns the place of a run in its change set, and the run that has this place: the run itself, or the
+// one whose branch it continues, directly or through others. It returns nil if that belongs to no set.
+func Of(ctx context.Context, st *store.Store, id int64) (int64, *contract.ChangeSetMember, error) {
+	for range maxChain {
+		run, err := st.Run(ctx, id)
+		if err != nil {
+			return 0, nil, err
+		}
+		if of := run.Settings.ChangeSet; of != nil {
+			return id, of, nil
+		}
+		if f := run.Settings.FollowUp; f == nil || f.Branch == "" { // a fork has a branch of its own
+			break
+		}
+		id = run.Settings.FollowUp.RunID
+	}
+	return 0, nil, nil
+}
+
 // Page is a part of the list of change sets.
 type Page struct {
 	Sets []Set
@@ -333,23 +355,9 @@ func because(reason string) string {
 func Decide(ctx context.Context, st *store.Store, id int64) (contract.ChangeSetDecision, error) {
 	var out contract.ChangeSetDecision
 	fresh := false
-	err := st.InTx(ctx, func(tx pgx.Tx) error {
-		q := db.New(tx)
-		s, err := read(ctx, q, id, true)
-		if err != nil {
-			return err
-		}
-		if out = s.decide(time.Now()); out.Outcome == "" || s.DecidedAt != nil {
-			return nil
-		}
-		fresh, out.Reason = true, fault.Clip(rowconv.Text(telemetry.Redact(out.Reason)), maxReason)
-		if err := q.DecideChangeSet(ctx, db.DecideChangeSetParams{ID: id, Outcome: out.Outcome, Reason: out.Reason}); err != nil {
-			return err
-		}
-		if out.Outcome == contract.OutcomeStopped {
-			return q.TellStoppedChangeSet(ctx, id)
-		}
-		return nil
+	err := st.InTx(ctx, func(tx pgx.Tx) (err error) {
+		out, fresh, err = decideIn(ctx, db.New(tx), id)
+		return err
 	})
 	if err == nil && fresh {
 		telemetry.CountChangeSet(out.Outcome)
@@ -357,27 +365,50 @@ func Decide(ctx context.Context, st *store.Store, id int64) (contract.ChangeSetD
 	return out, dberr.Explain(err, "decide about the change set %d", id)
 }
 
+// decideIn is Decide in a transaction. It reports whether it made the decision.
+func decideIn(ctx context.Context, q *db.Queries, id int64) (out contract.ChangeSetDecision, fresh bool, err error) {
+	s, err := read(ctx, q, id, true)
+	if err != nil {
+		return out, false, err
+	}
+	if out = s.decide(time.Now()); out.Outcome == "" || s.DecidedAt != nil {
+		return out, false, nil
+	}
+	out.Reason = fault.Clip(rowconv.Text(telemetry.Redact(out.Reason)), maxReason)
+	if err := q.DecideChangeSet(ctx, db.DecideChangeSetParams{ID: id, Outcome: out.Outcome, Reason: out.Reason}); err != nil {
+		return out, false, err
+	}
+	if out.Outcome == contract.OutcomeStopped {
+		err = q.TellStoppedChangeSet(ctx, id)
+	}
+	return out, err == nil, err
+}
+
 // Ready notes that a run is ready for its release, and returns the decision about its set as it sees it.
+// It makes the decision if that is possible now, and reports whether it did: the workflow of the set, which
+// does so otherwise, may have been terminated.
 // workflowRun identifies the workflow run that asks. A run that a person resumes after the set was stopped
 // is released: a replay of it was ordered since, or it asks with another workflow run than the one that
 // learned of the stop.
-func Ready(ctx context.Context, st *store.Store, set, run int64, workflowRun string) (contract.ReadyAnswer, error) {
-	var out contract.ReadyAnswer
-	err := st.InTx(ctx, func(tx pgx.Tx) error {
+func Ready(ctx context.Context, st *store.Store, set, run int64, workflowRun string) (out contract.ReadyAnswer, fresh bool, err error) {
+	err = st.InTx(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
-		row, err := q.LockChangeSet(ctx, set)
-		if err != nil {
+		if _, err := q.LockChangeSet(ctx, set); err != nil {
 			return err
 		}
 		told, err := q.ChangeSetToldTo(ctx, db.ChangeSetToldToParams{SetID: set, RunID: run})
 		if err != nil {
 			return err
 		}
-		if _, err := q.ReadyInChangeSet(ctx, db.ReadyInChangeSetParams{SetID: set, RunID: run}); err != nil || row.DecidedAt == nil {
+		if _, err := q.ReadyInChangeSet(ctx, db.ReadyInChangeSetParams{SetID: set, RunID: run}); err != nil {
 			return err
 		}
-		out = contract.ReadyAnswer{Decided: true, Release: true, Outcome: row.Outcome, Reason: row.Reason}
-		if row.Outcome != contract.OutcomeStopped {
+		var d contract.ChangeSetDecision
+		if d, fresh, err = decideIn(ctx, q, set); err != nil || d.Outcome == "" {
+			return err
+		}
+		out = contract.ReadyAnswer{Decided: true, Release: true, Outcome: d.Outcome, Reason: d.Reason}
+		if d.Outcome != contract.OutcomeStopped {
 			return nil
 		}
 		resumed, err := q.ResumedAfterStop(ctx, db.ResumedAfterStopParams{SetID: set, RunID: run})
@@ -391,7 +422,10 @@ func Ready(ctx context.Context, st *store.Store, set, run int64, workflowRun str
 		out.Release = false
 		return q.TellRunOfChangeSet(ctx, db.TellRunOfChangeSetParams{SetID: set, RunID: run, ToldTo: workflowRun})
 	})
-	return out, dberr.Or(err, dberr.NotFound("run %d does not belong to change set %d", run, set), "read the decision about change set %d", set)
+	if err == nil && fresh {
+		telemetry.CountChangeSet(out.Outcome)
+	}
+	return out, fresh, dberr.Or(err, dberr.NotFound("run %d does not belong to change set %d", run, set), "read the decision about change set %d", set)
 }
 
 // Stop records that a person stopped all runs of a set. It reports false if that was recorded before.

@@ -59,9 +59,9 @@ type State struct {
 
 	Authors []string // the people who created the run, or steered or edited its change
 
-	Chosen   bool          // this attempt may be released, if it is one of several
-	Together bool          // the run may be released, if it belongs to a change set
-	Waited   time.Duration // for the other runs of its change set
+	Chosen   bool   // this attempt may be released, if it is one of several
+	Together bool   // the run may be released, if it belongs to a change set
+	Waits    []Wait // for the other runs of its change set
 
 	Approved            map[string]Consent // approvals by kind
 	FailingBaseAccepted bool               // a person accepted a base commit that fails its checks
@@ -73,6 +73,22 @@ type Review struct {
 	Made     int      // reviews
 	Returned int      // how often major findings went back to an agent
 	Open     []string // ids of the findings that went back last
+}
+
+// Wait is a time that does not count for the run's limit.
+type Wait struct {
+	From, Until time.Time
+}
+
+// Waited returns how long all of them were since a time.
+func Waited(all []Wait, since time.Time) (sum time.Duration) {
+	for _, w := range all {
+		if w.From.Before(since) { // what was before does not count: the time starts again with a replay
+			w.From = since
+		}
+		sum += max(0, w.Until.Sub(w.From))
+	}
+	return sum
 }
 
 // Consent is an approval, with its subject and the person who gave it.
