@@ -82,7 +82,7 @@ func (a *Activities) openPullRequest(ctx context.Context, in contract.UpdateBran
 	if err != nil {
 		return pr, "", err
 	}
-	// What the base brings is not judged, so people who may change the base must not choose what that is.
+	// What the base brings is not judged, so a person who can change the base must not choose what that is.
 	if own := baseOf(run, in.Release.PullRequest); own != "" && pr.Base != own {
 		return pr, fmt.Sprintf("the base of pull request %d was changed from %s to %s, so it is not brought in", pr.Number, own, clipped(telemetry.Redact(pr.Base), contract.CheckName)), nil
 	}

@@ -226,7 +226,7 @@ type PullRequest struct {
 	Update         string        `yaml:"update" validate:"oneof=off merge rebase" doc:"How a run that watches the branch of its pull request (git.stay) brings commits of the base into it. off: it does not. merge: by a merge commit. rebase: the commits of the run are put on top of the base, unless other people or runs have commits on the branch, or that conflicts; then the base is merged. If the merge conflicts, the Repair agent resolves it."`
 	UpdateWhen     string        `yaml:"update_when" validate:"oneof=conflict behind" doc:"When the base is brought into the branch. conflict: if both conflict, or if the forge demands that the branch has the newest commit of the base and says so (GitHub, GitLab). behind: whenever the base has newer commits."`
 	UpdateInterval time.Duration `yaml:"update_interval" validate:"min=1s,max=24h" doc:"Minimum time between two updates of a branch from its base."`
-	MaxUpdates     int           `yaml:"max_updates" validate:"min=1,max=1000" doc:"Maximum number of updates of a branch from its base by a run. Those whose conflicts an agent resolves also count as repairs (git.max_repairs)."`
+	MaxUpdates     int           `yaml:"max_updates" validate:"min=1,max=1000" doc:"Maximum number of updates of a branch from its base by a run. Updates with conflicts that an agent resolves also count as repairs (git.max_repairs)."`
 }
 
 // UpdateOff is the value of PullRequest.Update for runs that do not update their branches.
