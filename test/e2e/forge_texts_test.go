@@ -223,6 +223,9 @@ func (s *saying) commented() string {
 	return "second " + s.name + "\n\n" + hostile.Text(short(s.texts))
 }
 
+// others names other issues in a text: a comment of a person who can close issues closes those that it names.
+var others = strings.NewReplacer("#1", "#2", "!1", "!2", "issues/1", "issues/2", "GH-1", "GH-2", "gh-1", "gh-2")
+
 // onGitea prepares a repository with hostile files on Gitea, and an issue of a stranger. by is what fires
 // the run: a trigger, or else the command line.
 func (w *strangerTests) onGitea(t *testing.T, name string, texts []hostile.Entry, trigger bool) *saying {
@@ -245,9 +248,8 @@ func (w *strangerTests) onGitea(t *testing.T, name string, texts []hostile.Entry
 	for _, u := range []gitea.User{w.victim, w.goat, w.stranger} {
 		w.forge.Collaborator(t, path, u, "read")
 	}
-	for range 2 { // Closes #1 and #2 of the texts
-		w.forge.Issue(t, w.forge.Owner, path, "an issue that nothing closes", "")
-	}
+	w.forge.Issue(t, w.forge.Owner, path, "an issue that nothing closes", "")
+	w.forge.Issue(t, w.forge.Owner, path, "an issue that a person may close", "")
 	s.issue = w.forge.Issue(t, w.stranger, path, harness.Goal(name)+" "+hostile.Title(texts, 150), strings.ReplaceAll(hostile.Text(texts), "\x00", ""))
 	if trigger {
 		w.forge.SetLabel(t, w.forge.Owner, path, s.issue, w.forge.Label(t, path, "go"))
@@ -264,7 +266,7 @@ func (w *strangerTests) onGitea(t *testing.T, name string, texts []hostile.Entry
 	s.comment = func(t *testing.T, r views.RunDetails) {
 		t.Helper()
 		w.forge.Do(t, w.forge.Reviewer, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/reviews", path, r.PullRequests[0].Number), map[string]any{
-			"event": "COMMENT", "body": "", "comments": []map[string]any{{"path": s.file(), "body": strings.ReplaceAll(s.commented(), "\x00", ""), "new_position": 1}},
+			"event": "COMMENT", "body": "", "comments": []map[string]any{{"path": s.file(), "body": others.Replace(strings.ReplaceAll(s.commented(), "\x00", "")), "new_position": 1}},
 		}, nil)
 	}
 	s.written = func(t *testing.T, r views.RunDetails) (title string, texts []string) {
@@ -282,7 +284,7 @@ func (w *strangerTests) onGitea(t *testing.T, name string, texts []hostile.Entry
 			err := w.forge.Call(t.Context(), w.forge.Owner, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/merge", path, r.PullRequests[0].Number), map[string]any{"Do": "merge"}, nil)
 			return err == nil, fmt.Sprint(err)
 		})
-		require.Equal(t, map[int64]string{1: "open", 2: "open", s.issue: "closed"}, w.states(t, path, 1, 2, s.issue))
+		require.Equal(t, map[int64]string{1: "open", s.issue: "closed"}, w.states(t, path, 1, s.issue))
 		var branches []struct{ Name string }
 		w.forge.Do(t, w.forge.Owner, http.MethodGet, "/repos/"+path+"/branches", nil, &branches)
 		for _, b := range branches {
