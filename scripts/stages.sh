@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the stages of `make test` that are given as arguments, or all of them. Prints
 # the duration of each stage and, at the end, the slowest 20 tests. Stops at the
-# first stage that fails. If at most four tests of a stage fail, they run once more; a
+# first stage that fails. If at most eight tests of a stage fail (with subtests), they run once more; a
 # test that passes then is listed at the end as flaky.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,7 +31,7 @@ tests() { # NAME PACKAGES ARGUMENTS…: go test, with a summary
 	local name=$1 packages=$2
 	shift 2
 	"${tmpfs[@]}" "$bin/gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$records/$name.json" \
-		--rerun-fails=1 --rerun-fails-max-failures=4 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
+		--rerun-fails=1 --rerun-fails-max-failures=8 --rerun-fails-run-root-test --rerun-fails-abort-on-data-race \
 		--rerun-fails-report "$records/$name.flaky" --packages "$packages" -- "$@"
 }
 

@@ -192,7 +192,7 @@ func (r *Runs) StopChangeSet(ctx context.Context, id int64, c contract.Command) 
 		}
 		one := c
 		one.ID = fmt.Sprintf("%s/%d", c.ID, m.Number)
-		if _, err := r.Steer(ctx, m.RunID, contract.UpdateStop, one); err != nil {
+		if _, err := r.Steer(ctx, m.RunID, contract.UpdateStop, one); err != nil && !r.endedMeanwhile(ctx, id, m.Number) {
 			failed = cmp.Or(failed, err)
 		}
 	}
@@ -200,6 +200,15 @@ func (r *Runs) StopChangeSet(ctx context.Context, id int64, c contract.Command) 
 		return set, failed
 	}
 	return r.ChangeSet(ctx, id)
+}
+
+// endedMeanwhile reports whether a run of a set has ended by itself, as one that waits for the others does
+// when it learns that the set was stopped.
+func (r *Runs) endedMeanwhile(ctx context.Context, set int64, number int) bool {
+	now, err := r.ChangeSet(ctx, set)
+	return err == nil && slices.ContainsFunc(now.Runs, func(m changesets.Member) bool {
+		return m.Number == number && m.Ended() && !m.Staying
+	})
 }
 
 // ReleaseChangeSet releases the runs of a change set that are ready, without waiting for the others.
