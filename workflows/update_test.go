@@ -216,10 +216,10 @@ func TestAConflictThatNobodyResolvesFailsTheRunAndLeavesTheBranch(t *testing.T) 
 		return brings("ba5e", "x.go"), nil
 	}
 	w.after(time.Hour, func() { w.check(moved("m", "c0ffee")) })
-	w.after(2*time.Hour, func() { w.update(contract.UpdateReject, contract.Command{ID: "n", By: "ann", Reason: "by hand"}) })
+	w.after(70*time.Minute, func() { w.update(contract.UpdateReject, contract.Command{ID: "n", By: "ann", Reason: "by hand"}) })
 	result := w.orchestrate(t, updated)
 	require.Equal(t, contract.StatusFailed, result.Status)
 	require.Equal(t, "c0ffee", result.Commit)
 	require.Len(t, w.commits, 1)
-	require.Contains(t, result.Failure.Message, "the update from main was not fixed")
+	require.Contains(t, result.Failure.Message, "the update from main was not fixed: ann gave up")
 }

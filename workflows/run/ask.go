@@ -82,10 +82,12 @@ func (r *run) ask(ctx workflow.Context, q question) (*approval, *contract.Failur
 		err = r.awaitAnswer(ctx, w)
 	}
 	for err == nil && r.outOfDate(w.approval) {
-		if failure := r.judgeAsked(ctx, w.approval); failure != nil {
+		if w.kind == contract.InterventionHelp {
+			err = r.pushedWhileAsked(ctx, w.approval)
+		} else if failure := r.judgeAsked(ctx, w.approval); failure != nil {
 			return nil, failure
 		}
-		if w.withdrawn {
+		if err != nil || w.withdrawn {
 			break
 		}
 		w.waited = workflow.Now(ctx).Sub(w.since)
@@ -272,6 +274,8 @@ func (r *run) resolution(a *approval) (contract.InterventionNote, contract.Event
 	switch {
 	case a.rejected:
 		note.Answer = answerGiveUp
+	case a.withdrawn:
+		note.Answer = "" // the words say what was pushed
 	case a.expired:
 		note.Status, note.Answer = "expired", answerGiveUp
 		return note, contract.EventInterventionExpired
@@ -306,6 +310,9 @@ func (r *run) intervene(ctx workflow.Context, p contract.Phase, d contract.Direc
 	note, kind := r.resolution(a)
 	rec := contract.Record{Events: []contract.EventDraft{a.resolved(kind, note)}, Interventions: []contract.InterventionNote{note}}
 	heal := contract.HealNote{Number: d.Number, Status: contract.HealApplied, ErrorType: d.Class, Action: d.Action, Output: contract.HealOutput{Words: a.reason, Message: a.by + " asked for another attempt"}}
+	if a.withdrawn {
+		heal.Output = contract.HealOutput{Message: a.reason}
+	}
 	if failure = r.notHelped(a, d.Class, d.Code, d.Ask.Reason); failure != nil {
 		r.Heals.Open = nil
 		heal.Status, heal.Output.Message = contract.HealFailed, "no answer was received in time"

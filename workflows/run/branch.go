@@ -194,7 +194,7 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 	} else {
 		r.Watch.Repairs++
 	}
-	r.Watch.Fixing, r.Watch.Moves = &state.Fixing{Check: taken.ID, Failure: *failure}, 0
+	r.Watch.Fixing, r.Watch.Moves = &state.Fixing{Check: taken.ID, Comment: m.Kind == contract.CheckComment, Failure: *failure}, 0
 	r.Failed = state.FailedWork{}
 	r.Phase, r.Status, r.Failure = contract.PhaseTester, contract.PhaseTester.Error(), failure
 	if _, err := r.transition(ctx, records.EventRecord(contract.EventCheckReceived, map[string]any{
@@ -213,10 +213,11 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 	return r.checkFixed(ctx)
 }
 
-// checkFixed ends the work on a check whose fix is released.
+// checkFixed ends the work on a message about the branch: its fix is released, or people pushed first.
 func (r *run) checkFixed(ctx workflow.Context) *contract.Failure {
+	name := r.Watch.CheckName
 	r.Watch.CheckName, r.Watch.Fixing = "", nil
-	if err := r.endDropped(ctx); err != nil {
+	if err := r.endDropped(ctx, name); err != nil {
 		return r.failureOf(err)
 	}
 	if err := r.flush(ctx); err != nil || r.Watch.Answering == nil {

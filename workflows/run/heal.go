@@ -16,7 +16,7 @@ import (
 )
 
 // heal tries to heal a phase's failure. It returns the phase from which the run
-// continues, or the failure that it ends with.
+// continues, or the failure that it ends with; neither means that the work is dropped.
 func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
 	if r.MaxRetries <= 0 || fault.Final(failure) {
 		return "", failure
@@ -33,6 +33,7 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 // healOrAsk carries out one action after the other until one could be applied, or a person gives up.
 func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
 	var asked contract.Command // by a person
+	retry := false             // a person asked for another attempt
 	if failure.Code == contract.CodeReview {
 		asked.Action = contract.HealRepair // the only action; what remains is judged
 	}
@@ -43,6 +44,10 @@ func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contrac
 		if r.controls.stopping() || ctx.Err() != nil {
 			return "", failure
 		}
+		if dropped, end := r.takePush(ctx, retry); dropped || end != nil {
+			return "", end
+		}
+		retry = false
 		if asked.Action == "" && r.Heals.Count[p] >= r.MaxRetries {
 			asked.Action = contract.HealAskPerson
 		}
@@ -57,10 +62,18 @@ func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contrac
 		asked = contract.Command{}
 		switch {
 		case d.Ask != nil:
+			if r.pushesFirst && r.Watch.On && (r.Updating() || r.Watch.Fixing != nil) {
+				d.Ask.ActionRequired += "; or push the fix to the branch yourself"
+			}
 			a, end := r.intervene(ctx, p, d)
 			if end != nil {
 				return "", end
 			}
+			if a.withdrawn {
+				r.markApplied()
+				return "", nil
+			}
+			retry = true
 			r.Heals.Count[p], r.Heals.Tried, r.Watch.Moves = 0, map[string][]contract.HealAction{}, 0
 			action := r.actionAfter(a, failure)
 			if action == "" {
@@ -289,10 +302,9 @@ func (r *run) takeOver(p contract.Phase, c contract.Change, credit contract.Cred
 	r.Stages = append(r.Stages, c.To.Slim())
 }
 
-// openHealOutcomes records that the run ended before the result of its open heals was known: their
-// phase never finished, or never began.
-func (r *run) openHealOutcomes() ([]contract.HealNote, []contract.EventDraft) {
-	const result = "the run ended first"
+// openHealOutcomes records why the result of the open heals never became known: their phase never finished,
+// or never began.
+func (r *run) openHealOutcomes(result string) ([]contract.HealNote, []contract.EventDraft) {
 	var notes []contract.HealNote
 	var events []contract.EventDraft
 	r.markApplied()

@@ -96,9 +96,16 @@ func (r *run) judgeAgain(ctx workflow.Context) *contract.Failure {
 	return &fault.New(contract.ClassHuman, contract.CodeRejected, "after a change of its labels, %s", failure.Message).Failure
 }
 
-// outOfDate reports whether an unanswered question is about a verdict that other labels may change.
+// outOfDate reports whether an unanswered question is about a verdict that other labels may change, or about a
+// failure of the branch that people may have fixed by a push.
 func (r *run) outOfDate(a *approval) bool {
-	return r.atOnce && a.kind == contract.ApprovalRelease && !a.answered() && r.mustJudge()
+	switch {
+	case a.answered():
+		return false
+	case a.kind == contract.InterventionHelp:
+		return r.pushWaits()
+	}
+	return r.atOnce && a.kind == contract.ApprovalRelease && r.mustJudge()
 }
 
 // judgeAsked judges a release again that a person is asked about. The question stays if it is about the

@@ -20,7 +20,10 @@ func (r *run) askVersions(ctx workflow.Context) {
 	p := r.in.Settings.Release.PullRequest
 	r.updates = r.in.Settings.Release.Stay > 0 && p != nil && p.Update != nil && workflow.GetVersion(ctx, "update-branch", workflow.DefaultVersion, 1) >= 1
 	r.takesPushes = r.in.Settings.Release.Stay > 0 && workflow.GetVersion(ctx, "take-pushes", workflow.DefaultVersion, 1) >= 1
-	r.looksAgain = r.takesPushes && workflow.GetVersion(ctx, "look-again", workflow.DefaultVersion, 1) >= 1
+	if r.takesPushes {
+		looks := workflow.GetVersion(ctx, "look-again", workflow.DefaultVersion, 2)
+		r.looksAgain, r.pushesFirst = looks >= 1, looks >= 2
+	}
 }
 
 // from returns where the run's own changes begin.
@@ -49,7 +52,7 @@ func (r *run) lookAtBranch(ctx workflow.Context, m contract.CheckMessage) (done 
 	if m.Kind == contract.CheckPush && m.About(r.Head()) {
 		return true, nil // it was found when the run released, or because of another message
 	}
-	moved, _, err := r.takeBranch(ctx)
+	found, err := r.takeBranch(ctx)
 	if ctx.Err() != nil {
 		if r.looksAgain {
 			r.Watch.Pending = append(r.Watch.Pending, m) // the end of the run answers it
@@ -57,13 +60,23 @@ func (r *run) lookAtBranch(ctx workflow.Context, m contract.CheckMessage) (done 
 		return true, err
 	}
 	if err != nil {
-		r.notTaken(ctx, m, "the run could not continue from what was pushed: "+fault.Of(err).Message)
+		r.notTaken(ctx, m, notContinued(err))
 		return true, nil
 	}
-	if m.Kind == contract.CheckPush && !moved {
-		r.ignore(ctx, m, contract.EventCheckIgnored, fmt.Sprintf("the branch is at commit %.12s, as the run left it", r.Head()))
+	if m.Kind == contract.CheckPush && !found.moved {
+		r.notMoved(ctx, m)
 	}
 	return m.Kind == contract.CheckPush, nil
+}
+
+// notMoved ends a message that people pushed to the branch, although they did not.
+func (r *run) notMoved(ctx workflow.Context, m contract.CheckMessage) {
+	r.ignore(ctx, m, contract.EventCheckIgnored, fmt.Sprintf("the branch is at commit %.12s, as the run left it", r.Head()))
+}
+
+// notContinued says why the run did not continue from what people pushed.
+func notContinued(err error) string {
+	return "the run could not continue from what was pushed: " + fault.Of(err).Message
 }
 
 const (
@@ -165,12 +178,17 @@ func (r *run) firstPending(ctx workflow.Context) int {
 	})
 }
 
+// moves is what a look at the branch found.
+type moves struct {
+	moved bool // people pushed, and the run continues from there
+	kept  bool // the changes of the run that are not on the branch yet could be kept
+}
+
 // takeBranch finds out whether people have pushed to the branch. If so, the run continues from there:
-// their commits stay as they are, and they are authors of the change. It reports whether the changes of
-// the run that are not on the branch yet could be kept.
-func (r *run) takeBranch(ctx workflow.Context) (moved, kept bool, err error) {
+// their commits stay as they are, and they are authors of the change.
+func (r *run) takeBranch(ctx workflow.Context) (moves, error) {
 	if err := r.flush(ctx); err != nil {
-		return false, false, err
+		return moves{}, err
 	}
 	var found contract.TakeBranchResult
 	activity := options.Remote(ctx, contract.QueueReleaser, options.LongWork)
@@ -179,20 +197,20 @@ func (r *run) takeBranch(ctx workflow.Context) (moved, kept bool, err error) {
 	if r.Updating() {
 		changes = nil // they are changes of the base and the branch together
 	}
-	err = workflow.ExecuteActivity(activity, contract.ActivityTakeBranch, contract.TakeBranchInput{
+	err := workflow.ExecuteActivity(activity, contract.ActivityTakeBranch, contract.TakeBranchInput{
 		RunID: r.in.RunID, Repo: r.in.Settings.Repo, Release: r.in.Settings.Release, Branch: r.Branch, Commit: before, Changes: changes,
 	}).Get(ctx, &found)
 	if err != nil {
-		return false, true, err
+		return moves{kept: true}, err
 	}
 	r.Watch.Looks, r.Watch.LookAt = 0, nil
 	if found.Point.Commit == before {
-		return false, true, nil
+		return moves{kept: true}, nil
 	}
 	for _, name := range found.People {
 		r.AddAuthor(name)
 	}
-	kept = found.Conflict == nil
+	kept := found.Conflict == nil
 	r.Continue(found.Point, found.Stages)
 	payload := map[string]any{
 		"branch": r.Branch, "commit": found.Point.Commit, "before": before, "commits": found.Commits, "people": found.People,
@@ -202,53 +220,8 @@ func (r *run) takeBranch(ctx workflow.Context) (moved, kept bool, err error) {
 		payload["paths"] = c.Paths[:min(len(c.Paths), maxConflictPaths)]
 	}
 	_, err = r.transition(ctx, records.EventRecord(contract.EventStayPushed, payload))
-	return true, kept, err
+	return moves{moved: true, kept: kept}, err
 }
 
 // maxConflictPaths is the number of conflicting files that an event names.
 const maxConflictPaths = 20
-
-// afterPush continues a release that was refused because people pushed to the branch meanwhile: with the
-// change on top of theirs, which is verified again, or with another repair if it does not fit there.
-// false means that the failure has another reason, or that people pushed too often. Without a phase to
-// continue from, nothing is left to release.
-func (r *run) afterPush(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (back contract.Phase, end *contract.Failure, done bool) {
-	late := r.Watch.Until == nil || !workflow.Now(ctx).Before(*r.Watch.Until)
-	if p != contract.PhaseReleaser || failure.Code != contract.CodeBranchConflict || !r.takesPushes || !r.Watch.On || late || r.Watch.Moves >= r.Watch.MaxRepairs {
-		return "", nil, false
-	}
-	if end := r.awaitUnpaused(ctx); end != nil {
-		return "", end, true
-	}
-	if err := r.SetStatus(contract.StatusSelfHeal); err != nil {
-		return "", r.failureOf(err), true
-	}
-	updating := r.Updating()
-	moved, kept, err := r.takeBranch(ctx)
-	switch {
-	case ctx.Err() != nil:
-		return "", r.failureOf(ctx.Err()), true
-	case err != nil, !moved:
-		return "", nil, false //nolint:nilerr // a person is asked about the failure of the release
-	case updating:
-		return "", nil, true // the next look finds out whether it still needs the base
-	case kept:
-		return contract.PhaseTester, nil, true
-	}
-	f := r.Watch.Fixing
-	if f == nil {
-		return "", nil, false
-	}
-	r.Failed = state.FailedWork{}
-	r.Phase, r.Failure = contract.PhaseTester, &f.Failure
-	back, end = r.healCheck(ctx, *f)
-	return back, end, true
-}
-
-// healCheck heals the failure in a message about the branch.
-func (r *run) healCheck(ctx workflow.Context, f state.Fixing) (contract.Phase, *contract.Failure) {
-	r.Watch.Check = f.Check
-	back, failure := r.heal(ctx, contract.PhaseTester, &f.Failure)
-	r.Watch.Check = 0
-	return back, failure
-}

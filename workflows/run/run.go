@@ -59,6 +59,7 @@ type run struct {
 	affinities        map[string]*affinity.Affinity           // by phase or step
 	takesPushes       bool                                    // the run continues from what people push to its branch
 	looksAgain        bool                                    // messages about unknown commits wait if the branch cannot be looked at
+	pushesFirst       bool                                    // a push ends the work on a failure of the branch, also while a person is asked
 	updates           bool                                    // the run brings the base of its pull request into its branch
 	atOnce            bool                                    // a change of labels is judged at once
 	judging           bool                                    // a change of labels is being judged
@@ -132,6 +133,9 @@ func (r *run) carryOut(ctx workflow.Context, before *snapshot) (failure *contrac
 // continues from the phase that the heal names. It returns the failure that the run ends with, if
 // any.
 func (r *run) runFrom(ctx workflow.Context, first contract.Phase) *contract.Failure {
+	if first == "" { // the work was dropped
+		return nil
+	}
 	phases := contract.Phases()
 	for i := slices.Index(phases, first); i < len(phases); i++ {
 		if r.mustContinue(ctx) {
@@ -346,7 +350,7 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 		events = []contract.EventDraft{{Type: contract.EventRunUpdated, Payload: map[string]any{"status": r.Status}}}
 	}
 	r.Failure = failure
-	notes, healed := r.openHealOutcomes()
+	notes, healed := r.openHealOutcomes("the run ended first")
 	events = append(healed, events...)
 	if len(events) > 0 || len(notes) > 0 || r.completed != nil {
 		if _, err := r.transition(last, contract.Record{Events: events, Heals: notes}); err != nil {

@@ -59,19 +59,6 @@ func (r *run) updateBranch(ctx workflow.Context, m contract.CheckMessage) *contr
 	return r.checkFixed(ctx)
 }
 
-// endDropped ends an update during which people pushed to the branch, so that nothing was released.
-func (r *run) endDropped(ctx workflow.Context) error {
-	if r.Status != contract.StatusSelfHeal {
-		return nil
-	}
-	r.Phase, r.Status, r.Failure = contract.PhaseReleaser, contract.StatusDone, nil
-	notes, events := r.openHealOutcomes()
-	_, err := r.transition(ctx, contract.Record{Heals: notes, Events: append(events, contract.EventDraft{Type: contract.EventRunUpdated, Payload: map[string]any{
-		"status": r.Status, "update": "people pushed to the branch meanwhile, so the update from its base was dropped",
-	}})})
-	return err
-}
-
 // bringBase has git bring the base into the branch, without pushing it.
 func (r *run) bringBase(ctx workflow.Context, m contract.CheckMessage) (found contract.UpdateBranchResult, err error) {
 	activity := options.Remote(ctx, contract.QueueReleaser, options.LongWork)

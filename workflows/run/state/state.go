@@ -331,6 +331,7 @@ type Watch struct {
 // Fixing is a message with the failure that is being fixed.
 type Fixing struct {
 	Check   int64 // row of the message
+	Comment bool  // of a person
 	Failure contract.Failure
 }
 
