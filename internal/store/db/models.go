@@ -1176,4 +1176,6 @@ type TriggerFiring struct {
 	AcceptedAt *time.Time
 	TriedAt    *time.Time
 	Creating   bool
+	Forge      string
+	Repository string
 }
