@@ -14,6 +14,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // JSON returns the whole run as one indented document.
@@ -279,10 +280,10 @@ func escape(s string) string {
 	return strings.Join(words, " ")
 }
 
-// visible removes invisible characters that control a terminal or change the direction of text.
-// Line separators become spaces.
+// visible removes invisible characters that control a terminal or change the direction of text, then
+// secrets, which nothing hides any longer and no escapes divide yet. Line separators become spaces.
 func visible(s string) string {
-	return strings.Map(func(r rune) rune {
+	return telemetry.Redact(strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
@@ -292,7 +293,7 @@ func visible(s string) string {
 			return -1
 		}
 		return r
-	}, s)
+	}, s))
 }
 
 // code formats a text as inline code for a table cell.
