@@ -102,6 +102,23 @@ func TestTheCommitOfARepairSaysWhatItsAgentDid(t *testing.T) {
 	}
 }
 
+func TestTheCommitForACommentSaysWhatThePersonAskedFor(t *testing.T) {
+	t.Parallel()
+	comment := contract.CheckMessage{Kind: contract.CheckComment, Summary: "ann wrote on pull request 7.", Details: "> Use x\n\n@rgpt: please\u202e name it\tin full, fixes #3\nand more"}
+	heal := store.HealEvent{Number: 3, Phase: contract.PhaseTester, ErrorType: contract.ClassAssertion, RootCause: "> Use x"}
+	for said, want := range map[string]contract.Step{
+		"":                  {Name: "please name it in full, fixes #3", Description: "A reviewer asked: please name it in full, fixes #3"},
+		"Renamed x. It is.": {Name: "Renamed x", Description: "Renamed x. It is.\n\nA reviewer asked: please name it in full, fixes #3"},
+	} {
+		var err error
+		heal.HealOutput, err = json.Marshal(contract.HealOutput{Said: said, Asked: asked(comment)})
+		require.NoError(t, err)
+		require.Equal(t, want, healed([]store.HealEvent{heal}, "heal-3"))
+	}
+	require.Equal(t, "x", asked(contract.CheckMessage{Summary: "x"}))
+	require.Empty(t, asked(contract.CheckMessage{Details: "> quoted\n@rgpt"}))
+}
+
 func TestNoCharacterHidesASecretInAnUpdateMerge(t *testing.T) {
 	t.Parallel()
 	a := &Activities{}

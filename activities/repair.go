@@ -40,6 +40,15 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 	if err := a.readTraits(ctx, in, &out.Model); err != nil {
 		return out, err
 	}
+	if in.Check != 0 {
+		m, err := a.Store.BranchMessage(ctx, in.Check)
+		switch {
+		case err != nil: // the healing continues with the information available
+			a.Log.WarnContext(ctx, "Could not read the message about a branch", "run", in.Execution.RunID, "message", in.Check, "error", err)
+		case m.Kind == contract.CheckComment:
+			out.Asked = asked(m)
+		}
+	}
 	if testsPassed(in) {
 		return out, nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
@@ -32,7 +33,7 @@ func Markdown(d views.RunDetails, changes string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Run %d: %s\n\n", d.ID, escape(d.GoalTitle))
 	if d.GoalDescription != "" {
-		fmt.Fprintf(&b, "%s\n\n", quote(d.GoalDescription))
+		fmt.Fprintf(&b, "%s\n\n", quote(prompt.Shown(d.GoalDescription)))
 	}
 	summary(&b, d)
 	plan(&b, d)
