@@ -457,6 +457,9 @@ func (w *strangerTests) carriedOut(t *testing.T, s *saying) {
 	}
 	require.Len(t, r.SelfHealEvents, 2, "nobody else's comment was carried out")
 	w.commits(t, r)
+	carried := harness.Git(t, r.Repo, "log", "-1", "--format=%B", r.ReleaseCommit)
+	require.Contains(t, carried, "A reviewer asked: second "+s.name)
+	require.NotContains(t, carried, string(contract.ClassAssertion))
 }
 
 // pusher is the address of a person with a hostile name.
