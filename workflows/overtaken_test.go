@@ -157,3 +157,69 @@ func TestAPushDuringTheRepairOfAConflictDropsItBeforeTheNextAttempt(t *testing.T
 	require.Equal(t, []contract.HealAction{contract.HealRepair}, w.actions())
 	require.Len(t, w.commits, 1)
 }
+
+// overtakenRelease is a run whose release of what a comment asked for is refused once, before which nobody can
+// look at the branch, and to whose branch people then push while a person is asked about that.
+func overtakenRelease(t *testing.T, found contract.TakeBranchResult) *runFixture {
+	t.Helper()
+	w := newRunFixture(t)
+	looks := 0
+	w.pushed = func(in contract.TakeBranchInput) (contract.TakeBranchResult, *fault.Error) {
+		switch looks++; looks {
+		case 1:
+			return contract.TakeBranchResult{}, fault.New(contract.ClassConfig, contract.CodeRepository, "the forge refuses it")
+		case 2:
+			return found, nil
+		}
+		return contract.TakeBranchResult{Point: contract.BranchPoint{Commit: in.Commit}}, nil
+	}
+	w.after(time.Hour, func() { w.refuses = 1; w.check(commented("a")) })
+	w.after(70*time.Minute, func() {
+		require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)
+		w.check(push("decaf"))
+	})
+	w.after(80*time.Minute, func() {
+		if w.view(t).Status == contract.StatusWaitingForApproval {
+			w.update(contract.UpdateApprove, contract.Command{ID: "n", By: "ann"})
+		}
+	})
+	return w
+}
+
+func TestWhatACommentAskedForIsVerifiedOnTopOfAPushDuringAQuestionAboutItsRelease(t *testing.T) {
+	t.Parallel()
+	w := overtakenRelease(t, theirs("decaf", "both"))
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
+	require.Equal(t, "both", w.released.Workspace.Tree)
+	require.Equal(t, 3, w.begun["tester/"], "nothing is released unverified")
+	require.Empty(t, w.replies[0].NotDone)
+}
+
+func TestWhatACommentAskedForIsMadeAgainIfItDoesNotFitAPushDuringAQuestion(t *testing.T) {
+	t.Parallel()
+	found := theirs("decaf")
+	found.Conflict = &contract.Conflict{Step: "heal-1", Paths: []string{"x.go"}}
+	w := overtakenRelease(t, found)
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, watching).Status)
+	require.Len(t, w.released.Stages, 1, "the answer says that it was done")
+	require.Equal(t, int64(100), w.opened[contract.StepRepair].Heal.Check, "with the same message")
+	require.Empty(t, w.replies[0].NotDone)
+}
+
+func TestAnotherAttemptAtWhatFailedAfterARepairBeginsWithALookAtTheBranch(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.updating = func(contract.UpdateBranchInput) (contract.UpdateBranchResult, *fault.Error) {
+		return brings("ba5e", "x.go"), nil
+	}
+	w.markers = func(contract.ConflictMarkersInput) []string { return []string{"x.go"} }
+	w.pushes(theirs("decaf"))
+	w.after(time.Hour, func() { w.check(moved("m", "c0ffee")) })
+	w.after(70*time.Minute, func() {
+		require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)
+		w.update(contract.UpdateApprove, contract.Command{ID: "n", By: "ann", Reason: "resolved it"})
+	})
+	w.after(80*time.Minute, func() { require.Equal(t, contract.StatusDone, w.view(t).Status) })
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, updated).Status)
+	require.Equal(t, 4, w.begun["tester/"], "the old merge is not verified again")
+}

@@ -33,7 +33,6 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 // healOrAsk carries out one action after the other until one could be applied, or a person gives up.
 func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
 	var asked contract.Command // by a person
-	retry := false             // a person asked for another attempt
 	if failure.Code == contract.CodeReview {
 		asked.Action = contract.HealRepair // the only action; what remains is judged
 	}
@@ -44,10 +43,9 @@ func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contrac
 		if r.controls.stopping() || ctx.Err() != nil {
 			return "", failure
 		}
-		if dropped, end := r.takePush(ctx, retry); dropped || end != nil {
-			return "", end
+		if back, end, done := r.takePush(ctx); done {
+			return back, end
 		}
-		retry = false
 		if asked.Action == "" && r.Heals.Count[p] >= r.MaxRetries {
 			asked.Action = contract.HealAskPerson
 		}
@@ -71,10 +69,13 @@ func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contrac
 			}
 			if a.withdrawn {
 				r.markApplied()
-				return "", nil
+				back, end, _ := r.afterMove(ctx, a.found)
+				return back, end
 			}
-			retry = true
 			r.Heals.Count[p], r.Heals.Tried, r.Watch.Moves = 0, map[string][]contract.HealAction{}, 0
+			if back, end, done := r.beforeRetry(ctx); done {
+				return back, end
+			}
 			action := r.actionAfter(a, failure)
 			if action == "" {
 				return r.applyDirective(ctx, p, d)
