@@ -223,3 +223,20 @@ func TestAnotherAttemptAtWhatFailedAfterARepairBeginsWithALookAtTheBranch(t *tes
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, updated).Status)
 	require.Equal(t, 4, w.begun["tester/"], "the old merge is not verified again")
 }
+
+func TestAPauseDuringTheLookAtAPushIsFollowedByTheWatch(t *testing.T) {
+	t.Parallel()
+	w := conflicting(t)
+	w.pushed = func(contract.TakeBranchInput) (contract.TakeBranchResult, *fault.Error) {
+		w.update(contract.UpdatePause, contract.Command{ID: "p", By: "ann"})
+		return theirs("decaf"), nil
+	}
+	w.after(70*time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "n", By: "ann"}) })
+	w.after(80*time.Minute, func() {
+		require.Equal(t, contract.StatusPaused, w.view(t).Status)
+		w.update(contract.UpdateResume, contract.Command{ID: "r", By: "ann"})
+	})
+	w.after(90*time.Minute, func() { require.Equal(t, contract.StatusDone, w.view(t).Status) })
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, updated).Status)
+	require.Equal(t, contract.StatusDone, w.last().Status)
+}

@@ -215,6 +215,11 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 
 // checkFixed ends the work on a message about the branch: its fix is released, or people pushed first.
 func (r *run) checkFixed(ctx workflow.Context) *contract.Failure {
+	if r.pushesFirst {
+		if end := r.awaitUnpaused(ctx); end != nil { // a person may have paused the run when its work was dropped
+			return end
+		}
+	}
 	name := r.Watch.CheckName
 	r.Watch.CheckName, r.Watch.Fixing = "", nil
 	if err := r.endDropped(ctx, name); err != nil {
