@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/run"
 )
 
 // conflicting is a run that asks a person after one hour how to resolve a conflict with its base.
@@ -239,4 +241,31 @@ func TestAPauseDuringTheLookAtAPushIsFollowedByTheWatch(t *testing.T) {
 	w.after(90*time.Minute, func() { require.Equal(t, contract.StatusDone, w.view(t).Status) })
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, updated).Status)
 	require.Equal(t, contract.StatusDone, w.last().Status)
+}
+
+func TestAPushThatIsSentAgainAndAgainTakesOnePlaceAmongTheMessagesThatWait(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.after(time.Minute, func() { w.update(contract.UpdateApprove, contract.Command{ID: "first", By: "ann"}) })
+	w.after(time.Hour, func() { w.check(red("a")) })
+	for i := range 2 * run.MaxPendingChecks {
+		w.after(2*time.Hour+time.Duration(i)*time.Hour, func() {
+			for _, commit := range []string{"decaf", "c0ffee"} {
+				m := push(commit)
+				m.ID += fmt.Sprint(i)
+				w.check(m)
+			}
+		})
+	}
+	var other *answer
+	w.after(99*time.Hour, func() {
+		require.Equal(t, contract.StatusWaitingForApproval, w.view(t).Status)
+		require.Equal(t, 1, w.view(t).Staying.Waiting)
+		other = w.updateCheck(red("b"))
+		w.update(contract.UpdateStop, contract.Command{ID: "s", By: "ann"})
+	})
+	w.orchestrate(t, watching, func(s *contract.Settings) {
+		s.ApproveRelease, s.ApprovalWait, s.Release.Stay = true, 200*time.Hour, 200*time.Hour
+	})
+	require.NoError(t, other.err)
 }
