@@ -269,3 +269,15 @@ func TestAPushThatIsSentAgainAndAgainTakesOnePlaceAmongTheMessagesThatWait(t *te
 	})
 	require.NoError(t, other.err)
 }
+
+func TestAPushEndsAQuestionOfARunThatMayRepairNothing(t *testing.T) {
+	t.Parallel()
+	w := conflicting(t)
+	w.spent = 0
+	w.pushes(theirs("decaf"))
+	w.after(70*time.Minute, func() { w.check(push("decaf")) })
+	w.after(80*time.Minute, func() { require.Equal(t, contract.StatusDone, w.view(t).Status) })
+	result := w.orchestrate(t, updated, func(s *contract.Settings) { s.Release.MaxRepairs = 0 })
+	require.Equal(t, contract.StatusDone, result.Status)
+	require.Contains(t, w.payloads(contract.EventInterventionRequested)[0]["action_required"], "or push the fix to the branch yourself")
+}

@@ -67,7 +67,13 @@ func (r *run) overtakes(found moves) bool {
 
 // movedTooOften reports whether people have pushed so often during one fix that a person is asked instead
 // of beginning again.
-func (r *run) movedTooOften() bool { return r.Watch.Moves >= r.Watch.MaxRepairs }
+func (r *run) movedTooOften() bool {
+	most := r.Watch.MaxRepairs
+	if r.pushesFirst {
+		most = max(most, 1) // also a run that may repair nothing asks people to push
+	}
+	return r.Watch.Moves >= most
+}
 
 // healCheck heals the failure in a message about the branch.
 func (r *run) healCheck(ctx workflow.Context, f state.Fixing) (contract.Phase, *contract.Failure) {
