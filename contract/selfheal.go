@@ -139,7 +139,7 @@ type InterventionNote struct {
 	ActionRequired string     `json:"action_required,omitempty"`
 	Deadline       *time.Time `json:"deadline,omitempty"`
 	By             string     `json:"resolved_by,omitempty"`
-	Answer         string     `json:"answer,omitempty"` // retry or give_up
+	Answer         string     `json:"answer,omitempty"` // retry or give_up; empty: none was needed after a push
 	Words          string     `json:"words,omitempty"`
 }
 

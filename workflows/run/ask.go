@@ -38,6 +38,7 @@ type approval struct {
 	rejected  bool
 	expired   bool
 	withdrawn bool
+	found     moves // by the look at the branch, if people pushed to it meanwhile
 	by        string
 	reason    string
 	planID    int64 // the plan that was approved as a person edited it

@@ -215,6 +215,11 @@ func (r *run) fixCheck(ctx workflow.Context, m contract.CheckMessage) *contract.
 
 // checkFixed ends the work on a message about the branch: its fix is released, or people pushed first.
 func (r *run) checkFixed(ctx workflow.Context) *contract.Failure {
+	if r.pushesFirst {
+		if end := r.awaitUnpaused(ctx); end != nil { // a person may have paused the run when its work was dropped
+			return end
+		}
+	}
 	name := r.Watch.CheckName
 	r.Watch.CheckName, r.Watch.Fixing = "", nil
 	if err := r.endDropped(ctx, name); err != nil {
@@ -376,6 +381,16 @@ func (r *run) receive(ctx workflow.Context, m contract.CheckMessage) contract.Ac
 	} else if !m.Failed() && m.Kind != contract.CheckPush {
 		r.ignore(ctx, m, contract.EventCheckPassed, "")
 		return contract.Ack{Applied: true, Status: r.Status, Message: m.Name + " passed; no fix is needed"}
+	}
+	if m.Kind == contract.CheckPush && r.pushesFirst {
+		// The server sends it again while the run waits for a person, also one of the run itself whose pull request
+		// is not up to date yet.
+		if m.About(r.Head()) {
+			return contract.Ack{Status: r.Status, Message: "the run knows the commit"}
+		}
+		r.Watch.Pending = slices.DeleteFunc(slices.Clone(r.Watch.Pending), func(p contract.CheckMessage) bool {
+			return p.Kind == m.Kind && p.Commit == m.Commit
+		})
 	}
 	if m.Commit == "" && m.Kind == contract.CheckRun {
 		m.Commit = r.Head()

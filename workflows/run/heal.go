@@ -33,7 +33,6 @@ func (r *run) heal(ctx workflow.Context, p contract.Phase, failure *contract.Fai
 // healOrAsk carries out one action after the other until one could be applied, or a person gives up.
 func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contract.Failure) (contract.Phase, *contract.Failure) {
 	var asked contract.Command // by a person
-	retry := false             // a person asked for another attempt
 	if failure.Code == contract.CodeReview {
 		asked.Action = contract.HealRepair // the only action; what remains is judged
 	}
@@ -44,10 +43,9 @@ func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contrac
 		if r.controls.stopping() || ctx.Err() != nil {
 			return "", failure
 		}
-		if dropped, end := r.takePush(ctx, retry); dropped || end != nil {
-			return "", end
+		if back, end, done := r.takePush(ctx); done {
+			return back, end
 		}
-		retry = false
 		if asked.Action == "" && r.Heals.Count[p] >= r.MaxRetries {
 			asked.Action = contract.HealAskPerson
 		}
@@ -62,31 +60,44 @@ func (r *run) healOrAsk(ctx workflow.Context, p contract.Phase, failure *contrac
 		asked = contract.Command{}
 		switch {
 		case d.Ask != nil:
-			if r.pushesFirst && r.Watch.On && (r.Updating() || r.Watch.Fixing != nil) {
-				d.Ask.ActionRequired += "; or push the fix to the branch yourself"
+			next, back, end := r.askForHelp(ctx, p, failure, d)
+			if next.Action == "" {
+				return back, end
 			}
-			a, end := r.intervene(ctx, p, d)
-			if end != nil {
-				return "", end
-			}
-			if a.withdrawn {
-				r.markApplied()
-				return "", nil
-			}
-			retry = true
-			r.Heals.Count[p], r.Heals.Tried, r.Watch.Moves = 0, map[string][]contract.HealAction{}, 0
-			action := r.actionAfter(a, failure)
-			if action == "" {
-				return r.applyDirective(ctx, p, d)
-			}
-			r.markApplied() // it was used in another heal
-			asked = contract.Command{Action: action, By: a.by, Reason: a.reason}
+			asked = next
 		case d.Failed == "":
 			return r.applyDirective(ctx, p, d)
 		case failure.Code == contract.CodeReview:
 			return p, nil // nothing was changed; the agent may have said why not
 		}
 	}
+}
+
+// askForHelp asks a person about a failure. It returns the action to take for it, else how the run continues.
+func (r *run) askForHelp(ctx workflow.Context, p contract.Phase, failure *contract.Failure, d contract.Directive) (next contract.Command, back contract.Phase, end *contract.Failure) {
+	if r.pushesFirst && r.Watch.On && (r.Updating() || r.Watch.Fixing != nil) {
+		d.Ask.ActionRequired += "; or push the fix to the branch yourself"
+	}
+	a, end := r.intervene(ctx, p, d)
+	if end != nil {
+		return next, "", end
+	}
+	if a.withdrawn {
+		r.markApplied()
+		back, end, _ = r.afterMove(ctx, a.found)
+		return next, back, end
+	}
+	r.Heals.Count[p], r.Heals.Tried, r.Watch.Moves = 0, map[string][]contract.HealAction{}, 0
+	if back, end, done := r.beforeRetry(ctx); done {
+		return next, back, end
+	}
+	action := r.actionAfter(a, failure)
+	if action == "" {
+		back, end = r.applyDirective(ctx, p, d)
+		return next, back, end
+	}
+	r.markApplied() // it was used in another heal
+	return contract.Command{Action: action, By: a.by, Reason: a.reason}, "", nil
 }
 
 // askAnyway asks a person even if the heal that should have asked has failed: otherwise the heal

@@ -32,15 +32,26 @@ func (r *run) afterPush(ctx workflow.Context, p contract.Phase, failure *contrac
 	switch {
 	case ctx.Err() != nil:
 		return "", r.failureOf(ctx.Err()), true
-	case err != nil, !found.moved:
+	case err != nil:
 		return "", nil, false //nolint:nilerr // a person is asked about the failure of the release
-	case updating:
+	}
+	found.dropped = updating
+	return r.afterMove(ctx, found)
+}
+
+// afterMove continues the work on the branch after people pushed to it, unless it is dropped: what was made is
+// verified on top of what they pushed, or made again if it does not fit there. false means that nothing was
+// made yet, so that the work goes on as it is.
+func (r *run) afterMove(ctx workflow.Context, found moves) (back contract.Phase, end *contract.Failure, done bool) {
+	f := r.Watch.Fixing
+	switch {
+	case found.dropped:
 		return "", nil, true
+	case !r.overtakes(found):
+		return "", nil, false
 	case found.kept:
 		return contract.PhaseTester, nil, true
-	}
-	f := r.Watch.Fixing
-	if f == nil {
+	case f == nil:
 		return "", nil, false
 	}
 	r.Failed = state.FailedWork{}
@@ -49,9 +60,20 @@ func (r *run) afterPush(ctx workflow.Context, p contract.Phase, failure *contrac
 	return back, end, true
 }
 
+// overtakes reports whether the work on the branch does not go on as it is after a look at the branch.
+func (r *run) overtakes(found moves) bool {
+	return found.dropped || found.moved && r.Watch.Check == 0
+}
+
 // movedTooOften reports whether people have pushed so often during one fix that a person is asked instead
 // of beginning again.
-func (r *run) movedTooOften() bool { return r.Watch.Moves >= r.Watch.MaxRepairs }
+func (r *run) movedTooOften() bool {
+	most := r.Watch.MaxRepairs
+	if r.pushesFirst {
+		most = max(most, 1) // also a run that may repair nothing asks people to push
+	}
+	return r.Watch.Moves >= most
+}
 
 // healCheck heals the failure in a message about the branch.
 func (r *run) healCheck(ctx workflow.Context, f state.Fixing) (contract.Phase, *contract.Failure) {
@@ -71,24 +93,43 @@ func (r *run) isNewPush(m contract.CheckMessage) bool {
 }
 
 // takePush continues from what people pushed while the run was healing a failure of its branch, if a message
-// says that they did, or if a person has asked for another attempt. It reports whether the work is dropped.
-func (r *run) takePush(ctx workflow.Context, retry bool) (dropped bool, end *contract.Failure) {
-	if !r.pushWaits() && !(retry && r.pushesFirst && r.Watch.On) {
-		return false, nil
+// says that they did. It reports whether the healing is over, and how the run continues.
+func (r *run) takePush(ctx workflow.Context) (back contract.Phase, end *contract.Failure, done bool) {
+	if !r.pushWaits() {
+		return "", nil, false
 	}
-	if r.Status != contract.StatusSelfHeal {
-		if err := r.SetStatus(contract.StatusSelfHeal); err != nil {
-			return false, r.failureOf(err)
-		}
-	}
-	dropped = r.lookAtPush(ctx)
-	return dropped, r.failureOf(ctx.Err())
+	return r.continueFromPush(ctx)
 }
 
-// lookAtPush looks at the branch, and ends the messages that people pushed to it. It reports whether they did and
-// the work on the branch is dropped: what they pushed may resolve the conflict or fix the check, and is looked
-// at by itself. What a person asked for is still to be done.
-func (r *run) lookAtPush(ctx workflow.Context) (dropped bool) {
+// beforeRetry looks at the branch before another attempt for which a person has asked, who may have pushed a fix.
+func (r *run) beforeRetry(ctx workflow.Context) (back contract.Phase, end *contract.Failure, done bool) {
+	if !r.pushesFirst || !r.Watch.On {
+		return "", nil, false
+	}
+	if end := r.awaitUnpaused(ctx); end != nil {
+		return "", end, true
+	}
+	r.markApplied() // the heal that asked
+	return r.continueFromPush(ctx)
+}
+
+func (r *run) continueFromPush(ctx workflow.Context) (back contract.Phase, end *contract.Failure, done bool) {
+	if r.Status != contract.StatusSelfHeal {
+		if err := r.SetStatus(contract.StatusSelfHeal); err != nil {
+			return "", r.failureOf(err), true
+		}
+	}
+	found := r.lookAtPush(ctx)
+	if ctx.Err() != nil {
+		return "", r.failureOf(ctx.Err()), true
+	}
+	return r.afterMove(ctx, found)
+}
+
+// lookAtPush looks at the branch, and ends the messages that people pushed to it. If they did, work on a failed
+// check or a conflict is dropped: what they pushed may fix it, and is looked at by itself. What a person asked
+// for is still to be done.
+func (r *run) lookAtPush(ctx workflow.Context) moves {
 	var pushes []contract.CheckMessage
 	r.Watch.Pending = slices.DeleteFunc(slices.Clone(r.Watch.Pending), func(m contract.CheckMessage) bool {
 		if !r.isNewPush(m) {
@@ -109,18 +150,19 @@ func (r *run) lookAtPush(ctx workflow.Context) (dropped bool) {
 			r.notMoved(ctx, m)
 		}
 	}
-	if !found.moved {
-		return false
+	if found.moved {
+		r.Heals.Tried = map[string][]contract.HealAction{}
+		f := r.Watch.Fixing
+		found.dropped = updating || f != nil && !f.Comment
 	}
-	r.Heals.Tried = map[string][]contract.HealAction{}
-	f := r.Watch.Fixing
-	return updating || f != nil && !f.Comment
+	return found
 }
 
-// pushedWhileAsked looks at the branch while a person is asked about a failure of it. If the work is dropped,
-// the question is withdrawn.
+// pushedWhileAsked looks at the branch while a person is asked about a failure of it. The question is withdrawn
+// if the work that failed is dropped, or is done again on top of what was pushed.
 func (r *run) pushedWhileAsked(ctx workflow.Context, a *approval) error {
-	if r.lookAtPush(ctx) && !a.rejected {
+	a.found = r.lookAtPush(ctx)
+	if r.overtakes(a.found) && !a.rejected {
 		a.withdrawn, a.granted, r.controls.approval = true, false, nil
 		a.by, a.reason = "a push", fmt.Sprintf("commit %.12s was pushed to the branch", r.Head())
 	}

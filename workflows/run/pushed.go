@@ -182,6 +182,8 @@ func (r *run) firstPending(ctx workflow.Context) int {
 type moves struct {
 	moved bool // people pushed, and the run continues from there
 	kept  bool // the changes of the run that are not on the branch yet could be kept
+
+	dropped bool // the work on the branch ends, because what was pushed may make it needless
 }
 
 // takeBranch finds out whether people have pushed to the branch. If so, the run continues from there:

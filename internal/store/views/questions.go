@@ -101,7 +101,7 @@ type Intervention struct {
 	CreatedAt      time.Time      `json:"created_at"`
 	ResolvedAt     *time.Time     `json:"resolved_at"`
 	ResolvedBy     string         `json:"resolved_by,omitempty"`
-	Answer         string         `json:"answer,omitempty"` // retry or give_up
+	Answer         string         `json:"answer,omitempty"` // retry or give_up; empty: none was needed after a push
 	Words          string         `json:"words,omitempty"`  // of the person who answered
 
 	Reminders []Reminder `json:"reminders,omitempty"` // in the details of a run
