@@ -61,10 +61,16 @@ func failureOfCheck(m contract.CheckMessage) contract.Failure {
 // addressed matches the mention of the program at the beginning of a comment.
 var addressed = regexp.MustCompile(`^@\S+\s*`)
 
-// asked returns what a comment asks for, in short: its first line that quotes nothing, without the mention.
+// asked returns what a comment asks for, in short: its first line that is neither a quotation nor code, without
+// the mention.
 func asked(m contract.CheckMessage) string {
+	code := false
 	for line := range strings.Lines(withoutSecrets(cmp.Or(m.Details, m.Summary))) {
 		line = strings.Join(strings.Fields(line), " ")
+		if fence := strings.HasPrefix(line, "```") || strings.HasPrefix(line, "~~~"); fence || code {
+			code = code != fence
+			continue
+		}
 		if line = addressed.ReplaceAllString(line, ""); line != "" && !strings.HasPrefix(line, ">") {
 			return clipped(line, fault.MaxOutputMessage)
 		}

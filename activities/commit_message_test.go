@@ -117,6 +117,7 @@ func TestTheCommitForACommentSaysWhatThePersonAskedFor(t *testing.T) {
 	}
 	require.Equal(t, "x", asked(contract.CheckMessage{Summary: "x"}))
 	require.Empty(t, asked(contract.CheckMessage{Details: "> quoted\n@rgpt"}))
+	require.Equal(t, "Like this.", asked(contract.CheckMessage{Details: "```suggestion\nx := 1\n```\nLike this."}))
 }
 
 func TestNoCharacterHidesASecretInAnUpdateMerge(t *testing.T) {

@@ -24,11 +24,12 @@ WHERE f.trigger = read.name AND read.repository <> ''
            WHEN f.delivery LIKE 'check:%' THEN right(lower(f.payload ->> 'title'), length(read.repository) + 4) = ' of ' || read.repository
            ELSE false END;
 
--- trigger.Key makes these keys. A server that died while it created a run is followed by one that looks for it.
+-- trigger.Key makes these keys. A server that died while it created a run is followed by one that looks for it,
+-- and a delivery may be delivered again.
 UPDATE orchestrator_runs r
 SET idempotency_key = 'trigger:' || f.trigger || ':' || f.forge || '/' || f.repository || ':' || f.delivery
 FROM orchestrator_trigger_firings f
-WHERE f.state = 'waiting' AND f.attempts > 0 AND f.repository <> '' AND r.idempotency_key = 'trigger:' || f.trigger || ':' || f.delivery;
+WHERE f.repository <> '' AND r.idempotency_key = 'trigger:' || f.trigger || ':' || f.delivery;
 
 ALTER TABLE orchestrator_trigger_firings
     DROP CONSTRAINT orchestrator_trigger_firings_trigger_delivery_key,

@@ -153,7 +153,7 @@ func (r *run) lookAtPush(ctx workflow.Context) moves {
 	if found.moved {
 		r.Heals.Tried = map[string][]contract.HealAction{}
 		f := r.Watch.Fixing
-		found.dropped = updating || f != nil && !f.Comment
+		found.dropped = updating || f != nil && !f.Comment && r.Watch.Answering == nil // earlier code did not note Comment
 	}
 	return found
 }
