@@ -311,7 +311,7 @@ func (w *runFixture) registerTestAndRelease() {
 		}
 		return w.markers(in), nil
 	})
-	w.register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
+	w.register(contract.ActivityCleanUp, func(context.Context, int64) (bool, error) { return true, nil })
 }
 
 // commitOf returns the names of the released commits: c0ffee, then c0ffee2.

@@ -40,6 +40,7 @@ func StartRun(ctx context.Context, c client.Client, db *store.Store, run store.R
 		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(run.Tenant),
 		temporal.NewSearchAttributeKeyKeyword(contract.AttributeProject).ValueSet(run.Project),
 		temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(run.ID),
+		temporal.NewSearchAttributeKeyKeyword(contract.AttributePhase).ValueSet(string(contract.PhasePlanner)),
 		temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus).ValueSet(string(contract.StatusPending)),
 	)
 	if err != nil {
