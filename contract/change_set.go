@@ -31,6 +31,47 @@ const WaitsForChangeSet = "change_set"
 // ChangeSetWorkflowID returns the workflow id of a change set: changeset-7.
 func ChangeSetWorkflowID(set int64) string { return fmt.Sprintf("changeset-%d", set) }
 
+// ChangeSetWaitingID identifies a wait of a change set for a person: changeset-7/waiting/1.
+func ChangeSetWaitingID(set int64, wait int) string {
+	return fmt.Sprintf("%s/waiting/%d", ChangeSetWorkflowID(set), wait)
+}
+
+// ChangeSetWaiting is the payload of EventChangeSetWaiting: some runs of a change set are ready, the others
+// are not, and a person decides what happens.
+type ChangeSetWaiting struct {
+	ChangeSet      int64              `json:"change_set"`
+	WaitingID      string             `json:"waiting_id"` // the same in the events of all its runs
+	Kind           string             `json:"kind"`       // WaitsForChangeSet
+	Reason         string             `json:"reason"`
+	ActionRequired string             `json:"action_required"`
+	Ready          []ChangeSetRun     `json:"ready"`
+	Missing        []MissingChangeRun `json:"missing"`
+	Commands       []string           `json:"commands"` // of rgpt, one of which a person chooses
+}
+
+// ChangeSetRun names a run of a change set.
+type ChangeSetRun struct {
+	RunID   int64  `json:"run_id"`
+	Project string `json:"project"`
+}
+
+// MissingChangeRun is a run of a change set that is not ready, and why.
+type MissingChangeRun struct {
+	ChangeSetRun
+
+	Status  Status `json:"status"`
+	Why     string `json:"why"`
+	Failure string `json:"failure,omitempty"` // beginning of its message
+}
+
+// ChangeSetResolved is the payload of EventChangeSetResolved.
+type ChangeSetResolved struct {
+	ChangeSet int64  `json:"change_set"`
+	WaitingID string `json:"waiting_id"`
+	Outcome   string `json:"outcome,omitempty"` // absent: the set was not decided about; a run that was missing works again
+	Reason    string `json:"reason,omitempty"`
+}
+
 // ChangeSetMember is the place of a run in a change set: runs that change several repositories for one
 // goal and are released together.
 type ChangeSetMember struct {
@@ -107,7 +148,7 @@ type ReadyAnswer struct {
 type ChangeSetDecision struct {
 	Outcome string        `json:"outcome,omitempty"` // empty: it was not decided yet
 	Reason  string        `json:"reason,omitempty"`
-	Wait    time.Duration `json:"wait,omitempty"` // until time decides; 0: it does not
+	Wait    time.Duration `json:"wait,omitempty"` // until time decides, or a person must; 0: time changes nothing
 }
 
 // ChangeSetLinked is what is left to do about the pull requests of a change set.

@@ -55,6 +55,9 @@ const (
 	EventPullRequestMerged  EventType = "pr.merged"
 	EventPullRequestClosed  EventType = "pr.closed" // without a merge
 
+	EventChangeSetWaiting  EventType = "change_set.waiting"  // the run is ready, and a person must decide about its change set
+	EventChangeSetResolved EventType = "change_set.resolved" // that is not needed any more
+
 	EventTriggerFired EventType = "trigger.fired" // a trigger created the run
 
 	// Outcomes of deliveries without a run. Only webhooks get them; the database adds them when a delivery ends.

@@ -203,7 +203,10 @@ func (a *app) printInterventions(list []views.Intervention) {
 		case i.Status == "open" && i.Deadline != nil:
 			fmt.Fprintf(a.out, " until %s", i.Deadline.Local().Format(time.DateTime))
 		case i.ResolvedBy != "":
-			fmt.Fprintf(a.out, " by %s (%s)", terminal.Clean(i.ResolvedBy), i.Answer)
+			fmt.Fprintf(a.out, " by %s", terminal.Clean(i.ResolvedBy))
+			if i.Answer != "" { // else by a push
+				fmt.Fprintf(a.out, " (%s)", i.Answer)
+			}
 		}
 		fmt.Fprintf(a.out, "\n  %s\n  To do: %s\n", terminal.Clean(i.Reason), terminal.Clean(i.ActionRequired))
 		if i.Status == "open" {

@@ -305,7 +305,7 @@ func (p *progress) style(e contract.Event, rest string) lipgloss.Style {
 		return styleGood
 	case rest == "error", e.Type == contract.EventRunFailed, e.Type == contract.EventHealFailed:
 		return styleBad
-	case strings.HasPrefix(string(e.Type), "approval."), strings.HasPrefix(string(e.Type), "input."), strings.HasPrefix(string(e.Type), "intervention."):
+	case strings.HasPrefix(string(e.Type), "approval."), strings.HasPrefix(string(e.Type), "input."), strings.HasPrefix(string(e.Type), "intervention."), e.Type == contract.EventChangeSetWaiting:
 		return styleWait
 	default:
 		return styleNow
@@ -335,6 +335,13 @@ func (p *progress) note(e contract.Event, kind, rest string) {
 	}
 	if e.Type == contract.EventInputRequested {
 		p.now = fmt.Sprintf("waiting for you: rgpt run answer %d OPTION", p.run.ID)
+	}
+	var of contract.ChangeSetWaiting
+	if e.Type == contract.EventChangeSetWaiting && json.Unmarshal(e.Payload, &of) == nil {
+		p.now = fmt.Sprintf("waiting for you: rgpt set release %d, or rgpt set stop %[1]d", of.ChangeSet)
+	}
+	if e.Type == contract.EventChangeSetResolved {
+		p.now = ""
 	}
 	if e.Type == contract.EventApprovalRequested || e.Type == contract.EventInterventionRequested {
 		p.now = fmt.Sprintf("waiting for you: rgpt run approve %d", p.run.ID)

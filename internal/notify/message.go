@@ -34,7 +34,8 @@ type message struct {
 type item struct {
 	headline string
 	facts    []fact
-	path     string // of the run's page in the dashboard
+	path     string // of the page in the dashboard: of the run or its change set
+	page     string // what that page shows: a run or a change set
 	link     string // to that page; may be empty
 	command  string // with which a person answers; may be empty
 }
@@ -94,6 +95,7 @@ type details struct {
 	Deadline *time.Time `json:"deadline"`
 	Problem  string     `json:"error_message"`
 	Warning  string     `json:"warning"`
+	Set      int64      `json:"change_set"`
 }
 
 // newItem describes a notification.
@@ -121,6 +123,8 @@ func newItem(e notifications.Entry, dashboard string) item {
 		out.headline = run + " asks a question"
 	case e.Type == contract.EventInterventionRequested:
 		out.headline = run + " needs help"
+	case e.Type == contract.EventChangeSetWaiting:
+		out.headline = fmt.Sprintf("Change set %d waits for a decision", d.Set)
 	case e.Type == contract.EventRunFailed:
 		out.headline = run + " failed"
 	case e.Kind == config.NotifyDone && e.Type == contract.EventRunUpdated:
@@ -146,7 +150,11 @@ func newItem(e notifications.Entry, dashboard string) item {
 			out.command = fmt.Sprintf("rgpt run answer %d OPTION", e.RunID)
 		}
 	}
-	out.path = fmt.Sprintf("/runs/%d", e.RunID)
+	out.path, out.page = fmt.Sprintf("/runs/%d", e.RunID), "run"
+	if e.Type == contract.EventChangeSetWaiting {
+		out.path, out.page = fmt.Sprintf("/change-sets/%d", d.Set), "change set"
+		out.command = fmt.Sprintf("rgpt set release %d", d.Set)
+	}
 	if dashboard != "" {
 		out.link = dashboard + out.path
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/store/notifications"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
@@ -517,4 +518,107 @@ func TestTwoServersSendEachMessageOnce(t *testing.T) {
 	}
 	b.all(t, notifications.Sent, 30)
 	require.Len(t, c.all(), 30)
+}
+
+// heldSet lets a change set of three runs in the projects app, web and docs wait for a person.
+func (b *installation) heldSet(t *testing.T) changesets.Set {
+	t.Helper()
+	n := changesets.New{Tenant: store.DefaultTenant, Title: "Rename the field", Settings: contract.ChangeSetSettings{Incomplete: contract.IncompleteHold, Wait: time.Hour}}
+	for _, project := range []string{"app", "web", "docs"} {
+		n.Runs = append(n.Runs, storetest.Filled(store.NewRun{Project: project, GoalTitle: "Rename the field"}))
+	}
+	set, _, err := changesets.Create(t.Context(), b.Store, n)
+	require.NoError(t, err)
+	for i, m := range set.Runs {
+		c := contract.RunChange{Phase: contract.PhaseTester, Status: contract.PhaseTester.Completed(), WaitingFor: contract.WaitsForChangeSet}
+		if i == 2 {
+			c = contract.RunChange{Phase: contract.PhaseTester, Status: contract.StatusFailed, Finished: true}
+		}
+		_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(m.RunID), WorkflowRunID: "first"}, contract.Record{RunID: m.RunID, Seq: 1, Run: &c})
+		require.NoError(t, err)
+		if i < 2 {
+			_, _, err = changesets.Ready(t.Context(), b.Store, set.ID, m.RunID, "first")
+			require.NoError(t, err)
+		}
+	}
+	_, err = changesets.Decide(t.Context(), b.Store, set.ID)
+	require.NoError(t, err)
+	return set
+}
+
+func TestAChannelIsNotifiedOnceOfASetThatWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	c := newChat(t, nil)
+	channels := map[string]config.Notification{"all": slackChannel(), "web": slackChannel(), "docs": slackChannel(), "failed": slackChannel()}
+	for name, change := range map[string]func(*config.Notification){
+		"all":    func(n *config.Notification) { n.On = []string{config.NotifyWaits} },
+		"web":    func(n *config.Notification) { n.Projects = []string{"web"} },
+		"docs":   func(n *config.Notification) { n.Projects = []string{"docs"} },
+		"failed": func(n *config.Notification) { n.On = []string{config.NotifyFailed} },
+	} {
+		n := channels[name]
+		change(&n)
+		channels[name] = n
+	}
+	b := setup(t, channels)
+	b.env[slackURL] = c.URL
+	b.start(t)
+	set := b.heldSet(t)
+	b.failed(t, "for the channel of failures, after the rest")
+	sent := b.all(t, notifications.Sent, 3)
+	got := map[string]int64{}
+	for _, n := range sent {
+		if n.EventType == string(contract.EventChangeSetWaiting) {
+			require.Zero(t, got[n.Channel], "one message")
+			got[n.Channel] = n.RunID
+		}
+	}
+	require.Equal(t, map[string]int64{"all": set.Runs[0].RunID, "web": set.Runs[1].RunID}, got)
+	for _, m := range c.all() {
+		if !strings.Contains(m.Blocks[0].Text.Text, "waits") {
+			continue
+		}
+		require.Equal(t, "Change set 1 waits for a decision", m.Blocks[0].Text.Text)
+		require.Contains(t, m.Blocks[1].Text.Text, "Reason: 2 of 3 runs of change set 1 are ready; missing: run ")
+		require.Contains(t, m.Blocks[1].Text.Text, "Needed: release those that are ready (rgpt set release 1), stop all (rgpt set stop 1)")
+		require.Equal(t, "<https://rgpt.example.com/change-sets/1|Open the change set>  `rgpt set release 1`", m.Blocks[2].Elements[0].Text)
+	}
+}
+
+func TestAMessageAboutASetIsSentAsLongAsTheSetWaits(t *testing.T) {
+	t.Parallel()
+	for name, decided := range map[string]bool{"it was released": true, "one of its runs has ended": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newChat(t, nil)
+			channel := slackChannel()
+			channel.On, channel.Digest = []string{config.NotifyWaits}, time.Hour
+			b := setup(t, map[string]config.Notification{"team": channel})
+			b.env[slackURL] = c.URL
+			stop := b.start(t)
+			set := b.heldSet(t)
+			b.settled(t, 1)
+			stop()
+			if decided {
+				_, err := changesets.Release(t.Context(), b.Store, set.ID, "mara", "")
+				require.NoError(t, err)
+			} else {
+				_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(set.Runs[0].RunID), WorkflowRunID: "first"}, contract.Record{
+					RunID: set.Runs[0].RunID, Seq: 2, Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true},
+				})
+				require.NoError(t, err)
+			}
+			_, err := changesets.Decide(t.Context(), b.Store, set.ID)
+			require.NoError(t, err)
+			b.turn(time.Now().Add(time.Hour + time.Minute))
+			b.start(t)
+			if decided {
+				require.NotEmpty(t, b.all(t, notifications.Dropped, 1)[0].Reason)
+				require.Empty(t, c.all())
+				return
+			}
+			b.all(t, notifications.Sent, 1)
+			require.Len(t, c.all(), 1)
+		})
+	}
 }

@@ -87,7 +87,7 @@ func slackPayload(m message) slackMessage {
 		out.Blocks = append(out.Blocks, slackBlock{Type: "section", Text: plain(strings.Join(shown, "\n"), maxSection)})
 		var actions []string
 		if i.link != "" {
-			actions = append(actions, "<"+slackEscapes.Replace(i.link)+"|Open the run>")
+			actions = append(actions, "<"+slackEscapes.Replace(i.link)+"|Open the "+i.page+">")
 		}
 		if i.command != "" {
 			actions = append(actions, "`"+i.command+"`")

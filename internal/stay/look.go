@@ -137,7 +137,7 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 	}
 	// A push comes before comments: the run is to carry them out on top of it. While the run does not know
 	// the commit, it is an event again and again: the run may not have been able to fetch it.
-	if pr.State == forge.Open && w.Status == contract.StatusDone && pr.HeadCommit != w.Commit && pr.HeadCommit != "" {
+	if pr.State == forge.Open && pushesNothing(w.Status) && pr.HeadCommit != w.Commit && pr.HeadCommit != "" {
 		key := fmt.Sprintf("pushed:%d:%s:%d", w.Number, pr.HeadCommit, time.Now().Truncate(s.PushAgain).UnixMilli())
 		add(forgeevents.Event{Kind: forgeevents.Pushed, Key: key, Name: "a push", Payload: forgeevents.Payload{
 			Commit: fault.Clip(pr.HeadCommit, maxName), URL: fault.Clip(telemetry.Redact(pr.URL), maxLine), At: pr.UpdatedAt,
@@ -178,6 +178,12 @@ func (s *Service) find(ctx context.Context, w *forgeevents.Watch) (added int, re
 		err = baseErr
 	}
 	return added + more, reason, err
+}
+
+// pushesNothing reports whether a run in a status does not push to its branch, so an unknown commit there is one
+// of people.
+func pushesNothing(s contract.Status) bool {
+	return s == contract.StatusDone || s == contract.StatusWaitingForApproval
 }
 
 // warnOnce logs that the checks of a repository may not be read.

@@ -72,15 +72,21 @@ func (w *world) opens(t *testing.T, number int64) int64 {
 	if len(w.prs) > 0 {
 		run = w.Create(t, store.NewRun{}).ID
 	}
-	storetest.Query(t, w.URL, func(ctx context.Context, conn *pgx.Conn) {
-		_, err := conn.Exec(ctx, "UPDATE orchestrator_runs SET status = 'done', staying_until = now() + interval '1 hour' WHERE id = $1", run)
-		require.NoError(t, err)
-	})
+	w.sets(t, run, contract.StatusDone)
 	w.mu.Lock()
 	w.prs[number] = forge.PullRequest{Number: number, State: forge.Open, Head: "rgpt/run-1", HeadCommit: "c0ffee"}
 	w.mu.Unlock()
 	w.saves(t, run, number, "c0ffee")
 	return run
+}
+
+// sets sets the status of a run that watches its branch.
+func (w *world) sets(t *testing.T, run int64, status contract.Status) {
+	t.Helper()
+	storetest.Query(t, w.URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, "UPDATE orchestrator_runs SET status = $2, staying_until = now() + interval '1 hour' WHERE id = $1", run, string(status))
+		require.NoError(t, err)
+	})
 }
 
 func (w *world) saves(t *testing.T, run, number int64, commit string) {
@@ -526,6 +532,27 @@ func TestAPushIsSentAgainUntilTheRunKnowsIt(t *testing.T) {
 	before := times("decaf")
 	at("decaf")
 	eventually(t, func() bool { return times("decaf") > before }, "the same commit was pushed again")
+}
+
+func TestAPushIsSentToARunThatAsksAPersonButNotToOneThatMayPushItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for number, status := range map[int64]contract.Status{7: contract.StatusWaitingForApproval, 8: contract.StatusSelfHeal} {
+		run := w.opens(t, number)
+		w.sets(t, run, status)
+		w.mu.Lock()
+		w.prs[number] = forge.PullRequest{Number: number, State: forge.Open, HeadCommit: fmt.Sprint("decaf", number)}
+		w.mu.Unlock()
+		w.says(number, forge.Comment{ID: fmt.Sprint(number), Author: "ann", Body: "rename it", Path: "a.go", Line: 1})
+	}
+	w.serves(t, w.service())
+	eventually(t, func() bool { return len(w.messages()) >= 3 }, "both comments, and one push")
+	kinds := map[contract.CheckKind][]string{}
+	for _, m := range w.messages() {
+		kinds[m.Kind] = append(kinds[m.Kind], m.Commit)
+	}
+	require.Equal(t, []string{"decaf7"}, kinds[contract.CheckPush])
+	require.Len(t, kinds[contract.CheckComment], 2)
 }
 
 func TestServersThatDieBetweenSendingAndMarkingHaveOneEffect(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/health"
 	"github.com/rocketgpt/orchestrator/internal/notify"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/server/param"
@@ -50,6 +51,8 @@ func (s *Server) Register(mux *http.ServeMux) {
 	get("/runs/{id}", s.tab("", s.overviewTab))
 	get("/runs/{id}/models", s.tab("models", s.modelsTab))
 	get("/pull-requests", s.pullRequestsPage)
+	get("/change-sets", s.changeSetsPage)
+	get("/change-sets/{id}", s.changeSetPage)
 	get("/triggers", s.triggersPage)
 	get("/merge-queues", s.mergeQueuesPage)
 	get("/notifications", s.notificationsPage)
@@ -119,7 +122,10 @@ func (s *Server) shell(r *http.Request) (ui.Shell, error) {
 	if shell.Waiting, err = s.Views.Waiting(r.Context()); err != nil {
 		return shell, err
 	}
-	shell.Asking, err = s.Views.WaitingPipelines(r.Context())
+	if shell.Asking, err = s.Views.WaitingPipelines(r.Context()); err != nil {
+		return shell, err
+	}
+	shell.Held, err = changesets.CountWaiting(r.Context(), s.Store, store.DefaultTenant)
 	return shell, err
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/attempts"
-	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/store/followups"
 	"github.com/rocketgpt/orchestrator/internal/store/messages"
 	"github.com/rocketgpt/orchestrator/internal/store/pullrequests"
@@ -153,12 +152,8 @@ func (s *Server) overviewTab(ctx context.Context, r *http.Request, h *ui.RunHead
 			s.fillChange(ctx, o.Ask, executions, heals)
 		}
 	}
-	if of := h.Run.Settings.ChangeSet; of != nil {
-		set, err := changesets.Read(ctx, s.Store, of.Set)
-		if err != nil {
-			return nil, err
-		}
-		o.ChangeSet = &set
+	if o.ChangeSet, err = s.changeSetOf(ctx, h); err != nil {
+		return nil, err
 	}
 	if o.Attempts, err = s.attempts(ctx, h.Run); err != nil {
 		return nil, err

@@ -58,6 +58,11 @@ func (s *Server) runsPage(r *http.Request, shell ui.Shell) (templ.Component, err
 			return nil, err
 		}
 	}
+	if !p.Choice.Any() {
+		if p.Held, err = s.heldSets(r, shell); err != nil {
+			return nil, err
+		}
+	}
 	return ui.Runs(p), nil
 }
 

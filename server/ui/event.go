@@ -29,7 +29,7 @@ func eventState(t contract.EventType) State {
 	switch {
 	case strings.HasSuffix(name, ".error"), strings.HasSuffix(name, ".failed"), strings.HasSuffix(name, ".rejected"), t == contract.EventAgentRevoked:
 		return Failed
-	case strings.HasPrefix(name, "approval.requested"), strings.HasPrefix(name, "input.requested"), strings.HasPrefix(name, "intervention.re"), strings.HasSuffix(name, ".expired"):
+	case strings.HasPrefix(name, "approval.requested"), strings.HasPrefix(name, "input.requested"), strings.HasPrefix(name, "intervention.re"), strings.HasSuffix(name, ".expired"), t == contract.EventChangeSetWaiting:
 		return Waiting
 	case t == contract.EventHealStarted:
 		return Healing

@@ -86,6 +86,9 @@ func (f *dataset) hostile(ctx context.Context) error {
 		if err := f.store.Heartbeat(ctx, beat); err != nil {
 			return err
 		}
+		if err := f.hostileChangeSet(ctx, text, i%2 == 0); err != nil {
+			return err
+		}
 	}
 	return nil
 }

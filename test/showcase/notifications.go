@@ -48,7 +48,7 @@ func (f *dataset) notifications(ctx context.Context, person, text string) error 
 		       CASE WHEN s.state <> 'sent' THEN $2 ELSE '' END, $1::timestamptz - n * interval '7 minutes', CASE WHEN s.state = 'pending' THEN now() + interval '3 minutes' END,
 		       CASE WHEN s.state = 'sent' THEN $1::timestamptz - n * interval '7 minutes' END
 		FROM (SELECT e.*, row_number() OVER (ORDER BY e.id DESC) AS n FROM orchestrator_events e
-		      WHERE e.event_type IN ('run.failed', 'releaser.completed', 'budget.warning', 'approval.requested', 'intervention.requested', 'input.requested')
+		      WHERE e.event_type IN ('run.failed', 'releaser.completed', 'budget.warning', 'approval.requested', 'intervention.requested', 'input.requested', 'change_set.waiting')
 		      ORDER BY e.id DESC LIMIT 30) e
 		CROSS JOIN LATERAL (SELECT (ARRAY['sent', 'sent', 'failed', 'pending', 'dropped'])[1 + n % 5] AS state, (ARRAY[1, 1, 9, 3, 0])[1 + n % 5] AS attempts) s
 		ORDER BY n DESC`, f.now, text)

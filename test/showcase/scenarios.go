@@ -57,7 +57,10 @@ func (f *dataset) showcase(ctx context.Context) error {
 	if err := f.flakyTests(ctx, "/repos/payments-api", tests, "times out on slow disks", "ann"); err != nil {
 		return err
 	}
-	return f.deliberations(ctx)
+	if err := f.deliberations(ctx); err != nil {
+		return err
+	}
+	return f.changeSets(ctx)
 }
 
 func (f *dataset) scenarios() []aged {

@@ -19,6 +19,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/runs/diff"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
@@ -320,9 +321,13 @@ func TestEveryHostileTextStandsWhereverATextCanStand(t *testing.T) {
 	t.Parallel()
 	w := fill(t, Options{Kind: Hostile})
 	runs := w.runs(t)
-	require.Len(t, runs, len(HostileTexts())+1)
+	require.Len(t, runs, len(HostileTexts())+1+3*len(HostileTexts()))
 	for i, text := range HostileTexts() {
 		text = strings.ToValidUTF8(text, "\uFFFD")
+		set, err := changesets.Read(t.Context(), w.db, int64(i+1))
+		require.NoError(t, err)
+		require.Equal(t, text, set.Title)
+		require.Equal(t, i%2 == 1, set.Held, "the others were stopped")
 		d := runs[int64(i+1)]
 		require.Equal(t, text, d.GoalTitle)
 		require.Equal(t, text, d.Project)

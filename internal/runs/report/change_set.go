@@ -8,13 +8,9 @@ import (
 	"strings"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/changesets"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
-
-// shownReason is the number of bytes of the reason why a change is missing.
-const shownReason = 160
 
 // The part of a pull request about its change set is between these marks, so that it can be replaced.
 const (
@@ -89,10 +85,6 @@ func (c ChangeSet) change(m changesets.Member) string {
 	if p := m.PullRequest; p != nil {
 		return c.pullRequest(m, *p)
 	}
-	reason := ""
-	if m.Failure != nil {
-		reason = ": " + escape(fault.Clip(fault.FirstLine(telemetry.Redact(m.Failure.Message)), shownReason))
-	}
 	switch {
 	case m.RunID == c.Run:
 		return "this pull request"
@@ -100,20 +92,14 @@ func (c ChangeSet) change(m changesets.Member) string {
 		return fmt.Sprintf("branch %s, without a pull request (%s)", code(m.Branch), who)
 	case m.Status == contract.StatusDone:
 		return fmt.Sprintf("nothing had to be changed (%s)", who)
-	case m.Failure != nil && m.Failure.Code == contract.CodeDenied:
-		return fmt.Sprintf("**missing**: the policy gate refused it (%s)%s", who, reason)
-	case m.Status == contract.StatusCancelled:
-		return fmt.Sprintf("**missing**: it was stopped (%s)%s", who, reason)
-	case m.Status == contract.StatusFailed:
-		return fmt.Sprintf("**missing**: it failed (%s)%s", who, reason)
 	case c.releasing(m):
 		return fmt.Sprintf("being released (%s)", who)
-	case m.Status.WaitsForPerson():
-		return fmt.Sprintf("**missing**: it waits for a person (%s)", who)
-	case m.Status == contract.StatusPaused:
-		return fmt.Sprintf("**missing**: it is paused (%s)", who)
 	}
-	return fmt.Sprintf("**missing**: it is not ready yet (%s)", who)
+	why, failure := m.Missing()
+	if failure != "" {
+		failure = ": " + escape(failure)
+	}
+	return fmt.Sprintf("**missing**: %s (%s)%s", why, who, failure)
 }
 
 // pullRequest links the pull request of a run.

@@ -45,8 +45,11 @@ type Set struct {
 	Outcome       string                     `json:"outcome,omitempty" enum:"complete,incomplete,none,stopped" doc:"absent: it was not decided yet"`
 	Reason        string                     `json:"reason,omitempty"`
 	Held          bool                       `json:"held,omitempty" doc:"some runs are ready and others are not; a person must release or stop the set"`
+	WaitingSince  *time.Time                 `json:"waiting_since,omitempty" doc:"since when a person must decide, who was notified then"`
 	WaitsUntil    *time.Time                 `json:"waits_until,omitempty" doc:"when the runs that are ready stop waiting for the others"`
 	Runs          []Member                   `json:"runs"`
+
+	wait int // number of its last wait for a person
 }
 
 // Member is a run of a change set.
@@ -69,6 +72,8 @@ type Member struct {
 	FinishedAt  *time.Time        `json:"finished_at,omitempty"`
 	WorkflowID  string            `json:"-"`
 	Staying     bool              `json:"watching,omitempty" doc:"it watches its branch"`
+
+	toldWait int // the last wait for a person of which an event of the run tells
 }
 
 // PullRequest is the pull request of a run as last seen.
@@ -262,6 +267,7 @@ func setOf(row db.OrchestratorChangeSet) (Set, error) {
 		StoppedAt: row.StoppedAt, StoppedBy: row.StoppedBy, StopReason: row.StopReason,
 		ReleasedAt: row.ReleasedAt, ReleasedBy: row.ReleasedBy, ReleaseReason: row.ReleaseReason,
 		DecidedAt: row.DecidedAt, Outcome: row.Outcome, Reason: row.Reason, Runs: []Member{},
+		WaitingSince: row.WaitingSince, wait: int(row.Waits),
 	}
 	var err error
 	s.Settings, err = rowconv.Decode[contract.ChangeSetSettings](row.Settings)
@@ -274,6 +280,7 @@ func memberOf(r db.RunsOfChangeSetsRow) Member {
 		WaitingFor: r.WaitingFor, Failure: rowconv.Failure(r.ErrorClass, r.ErrorCode, r.ErrorMessage, ""), ReadyAt: r.ReadyAt, Branch: r.ReleaseBranch,
 		Tokens: r.Tokens, MicroUSD: r.MicroUsd, Estimated: r.PriceEstimated, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		WorkflowID: r.WorkflowID, Staying: r.StayingUntil != nil,
+		toldWait: int(r.ToldWait),
 	}
 	if r.PrNumber != 0 {
 		m.PullRequest = &PullRequest{Forge: r.PrForge, Repo: r.PrRepo, Number: r.PrNumber, URL: r.PrUrl, State: contract.PullRequestState(r.PrState), Draft: r.PrDraft}
@@ -283,17 +290,19 @@ func memberOf(r db.RunsOfChangeSetsRow) Member {
 
 // complete sets what follows from the other fields.
 func (s *Set) complete() {
-	if s.DecidedAt != nil || s.StoppedAt != nil {
-		return
-	}
 	counts := s.count()
-	if counts.ready == 0 {
+	if s.DecidedAt != nil || s.StoppedAt != nil || counts.ready == 0 {
 		return
 	}
 	until := counts.first.Add(s.Settings.Wait)
-	s.WaitsUntil = &until
-	s.Held = s.Settings.Incomplete == contract.IncompleteHold && s.ReleasedAt == nil && counts.ready < len(s.Runs) &&
-		(counts.working == 0 || !time.Now().Before(until))
+	s.WaitsUntil, s.Held = &until, s.held(time.Now())
+}
+
+// held reports whether a person must decide about the set at a time.
+func (s *Set) held(now time.Time) bool {
+	c := s.count()
+	return s.Settings.Incomplete == contract.IncompleteHold && s.DecidedAt == nil && s.StoppedAt == nil && s.ReleasedAt == nil &&
+		c.ready > 0 && c.ready < len(s.Runs) && (c.working == 0 || !now.Before(c.first.Add(s.Settings.Wait)))
 }
 
 // counted says how far the runs of a set are.
@@ -316,8 +325,8 @@ func (s *Set) count() (c counted) {
 	return c
 }
 
-// decide returns the decision about the set that can be made at a time, and else how long to wait for
-// it; 0: time alone does not decide.
+// decide returns the decision about the set that can be made at a time, and else how long to wait until
+// time decides, or until a person must; 0: time alone changes nothing.
 func (s *Set) decide(now time.Time) contract.ChangeSetDecision {
 	c := s.count()
 	left := c.first.Add(s.Settings.Wait).Sub(now)
@@ -334,8 +343,10 @@ func (s *Set) decide(now time.Time) contract.ChangeSetDecision {
 		return contract.ChangeSetDecision{}
 	case s.ReleasedAt != nil:
 		return contract.ChangeSetDecision{Outcome: contract.OutcomeIncomplete, Reason: "released by " + s.ReleasedBy + because(s.ReleaseReason)}
-	case s.Settings.Incomplete == contract.IncompleteHold:
+	case s.Settings.Incomplete == contract.IncompleteHold && s.held(now):
 		return contract.ChangeSetDecision{}
+	case s.Settings.Incomplete == contract.IncompleteHold:
+		return contract.ChangeSetDecision{Wait: left}
 	case c.working == 0:
 		return contract.ChangeSetDecision{Outcome: contract.OutcomeIncomplete, Reason: fmt.Sprintf("%d of %d runs are ready, and the others have ended", c.ready, len(s.Runs))}
 	case left <= 0:
@@ -365,16 +376,21 @@ func Decide(ctx context.Context, st *store.Store, id int64) (contract.ChangeSetD
 	return out, dberr.Explain(err, "decide about the change set %d", id)
 }
 
-// decideIn is Decide in a transaction. It reports whether it made the decision.
+// decideIn is Decide in a transaction. It reports whether it made the decision. If a person must make it, or
+// need not any more, it records events that say so, once.
 func decideIn(ctx context.Context, q *db.Queries, id int64) (out contract.ChangeSetDecision, fresh bool, err error) {
 	s, err := read(ctx, q, id, true)
 	if err != nil {
 		return out, false, err
 	}
-	if out = s.decide(time.Now()); out.Outcome == "" || s.DecidedAt != nil {
+	now := time.Now()
+	if out = s.decide(now); s.DecidedAt != nil {
 		return out, false, nil
 	}
 	out.Reason = fault.Clip(rowconv.Text(telemetry.Redact(out.Reason)), maxReason)
+	if err := s.waits(ctx, q, now, out); err != nil || out.Outcome == "" {
+		return out, false, err
+	}
 	if err := q.DecideChangeSet(ctx, db.DecideChangeSetParams{ID: id, Outcome: out.Outcome, Reason: out.Reason}); err != nil {
 		return out, false, err
 	}

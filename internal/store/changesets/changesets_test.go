@@ -2,6 +2,7 @@ package changesets_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -281,4 +282,169 @@ func TestASetShowsTheLastPullRequestOfEachRun(t *testing.T) {
 	require.Nil(t, now.Runs[1].PullRequest)
 	_, err = changesets.Read(t.Context(), f.Store, set.ID+1)
 	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func held() contract.ChangeSetSettings {
+	return contract.ChangeSetSettings{Incomplete: contract.IncompleteHold, Wait: time.Hour, Follow: time.Hour}
+}
+
+// told returns the events of a run about its set, in order.
+func told(t *testing.T, f *storetest.Fixture, run int64) (all []string, last json.RawMessage) {
+	t.Helper()
+	events, err := f.Events(t.Context(), run, 0, 1000)
+	require.NoError(t, err)
+	for _, e := range events {
+		if e.Type == contract.EventChangeSetWaiting || e.Type == contract.EventChangeSetResolved {
+			var of contract.ChangeSetWaiting
+			require.NoError(t, json.Unmarshal(e.Payload, &of))
+			all, last = append(all, string(e.Type)+" "+of.WaitingID), e.Payload
+		}
+	}
+	return all, last
+}
+
+// waitID is the first wait of the first set of a database, and so on.
+func waitID(n int) string { return fmt.Sprintf(" changeset-1/waiting/%d", n) }
+
+var (
+	waiting  = string(contract.EventChangeSetWaiting)
+	resolved = string(contract.EventChangeSetResolved)
+)
+
+func TestAPersonIsAskedOnceAboutASetHoweverOftenItIsLookedAt(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	set := create(t, f, held())
+	ready(t, f, set.ID, set.Runs[0].RunID)
+	ready(t, f, set.ID, set.Runs[1].RunID)
+	all, _ := told(t, f, set.Runs[0].RunID)
+	require.Empty(t, all, "the third one works")
+	fails(t, f, set.Runs[2].RunID)
+	var g errgroup.Group
+	for range 5 {
+		g.Go(func() error {
+			_, err := changesets.Decide(t.Context(), f.Store, set.ID)
+			return err
+		})
+		g.Go(func() error {
+			_, _, err := changesets.Ready(t.Context(), f.Store, set.ID, set.Runs[0].RunID, "first")
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	for _, m := range set.Runs[:2] {
+		all, last := told(t, f, m.RunID)
+		require.Equal(t, []string{waiting + waitID(1)}, all)
+		var of contract.ChangeSetWaiting
+		require.NoError(t, json.Unmarshal(last, &of))
+		require.Equal(t, contract.ChangeSetWaiting{
+			ChangeSet: set.ID, WaitingID: "changeset-1/waiting/1", Kind: contract.WaitsForChangeSet,
+			Reason:         fmt.Sprintf("2 of 3 runs of change set %d are ready; missing: run %d (app3): it failed", set.ID, set.Runs[2].RunID),
+			ActionRequired: "release those that are ready (rgpt set release 1), stop all (rgpt set stop 1), or resume what is missing",
+			Ready:          []contract.ChangeSetRun{{RunID: set.Runs[0].RunID, Project: "app1"}, {RunID: set.Runs[1].RunID, Project: "app2"}},
+			Missing: []contract.MissingChangeRun{{
+				ChangeSetRun: contract.ChangeSetRun{RunID: set.Runs[2].RunID, Project: "app3"}, Status: contract.StatusFailed, Why: "it failed", Failure: "red",
+			}},
+			Commands: []string{"rgpt set release 1", "rgpt set stop 1"},
+		}, of)
+	}
+	all, _ = told(t, f, set.Runs[2].RunID)
+	require.Empty(t, all, "it does not wait")
+	sets, err := changesets.Waiting(t.Context(), f.Store, store.DefaultTenant, 10)
+	require.NoError(t, err)
+	require.Len(t, sets, 1)
+	require.NotNil(t, sets[0].WaitingSince)
+	require.True(t, sets[0].Held)
+	n, err := changesets.CountWaiting(t.Context(), f.Store, store.DefaultTenant)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+func TestASetThatNeedsNoPersonAnyMoreSaysSo(t *testing.T) {
+	t.Parallel()
+	for name, decide := range map[string]func(*storetest.Fixture, changesets.Set) (contract.ChangeSetDecision, error){
+		"released": func(f *storetest.Fixture, s changesets.Set) (contract.ChangeSetDecision, error) {
+			_, err := changesets.Release(t.Context(), f.Store, s.ID, "mara", "go")
+			return contract.ChangeSetDecision{Outcome: contract.OutcomeIncomplete, Reason: "released by mara: go"}, err
+		},
+		"stopped": func(f *storetest.Fixture, s changesets.Set) (contract.ChangeSetDecision, error) {
+			_, err := changesets.Stop(t.Context(), f.Store, s.ID, "mara", "")
+			return contract.ChangeSetDecision{Outcome: contract.OutcomeStopped, Reason: "stopped by mara"}, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := storetest.Setup(t)
+			set := create(t, f, held())
+			ready(t, f, set.ID, set.Runs[0].RunID)
+			fails(t, f, set.Runs[1].RunID)
+			fails(t, f, set.Runs[2].RunID)
+			decides(t, f, set.ID)
+			want, err := decide(f, set)
+			require.NoError(t, err)
+			for range 2 {
+				require.Equal(t, want, decides(t, f, set.ID))
+			}
+			all, last := told(t, f, set.Runs[0].RunID)
+			require.Equal(t, []string{waiting + waitID(1), resolved + waitID(1)}, all)
+			require.Contains(t, string(last), want.Reason)
+			n, err := changesets.CountWaiting(t.Context(), f.Store, store.DefaultTenant)
+			require.NoError(t, err)
+			require.Zero(t, n)
+		})
+	}
+}
+
+func TestAPersonIsAskedAgainIfAResumedRunEndsInVain(t *testing.T) {
+	t.Parallel()
+	for name, looks := range map[string]bool{"and the set looked meanwhile": true, "and nothing looked meanwhile": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := storetest.Setup(t)
+			set := create(t, f, held())
+			run := set.Runs[2].RunID
+			ready(t, f, set.ID, set.Runs[0].RunID)
+			ready(t, f, set.ID, set.Runs[1].RunID)
+			fails(t, f, run)
+			decides(t, f, set.ID)
+			_, err := f.AddReplay(t.Context(), run, "first", contract.PhaseTester, contract.ReplaySpec{By: "mara"}, "")
+			require.NoError(t, err)
+			decides(t, f, set.ID)
+			all, _ := told(t, f, set.Runs[0].RunID)
+			require.Len(t, all, 1, "it did not begin yet")
+			again := store.Source{WorkflowID: contract.RunWorkflowID(run), WorkflowRunID: "second"}
+			begun, err := f.Record(t.Context(), again, contract.Record{
+				RunID: run, Seq: 2, Run: &contract.RunChange{Phase: contract.PhaseTester, Status: contract.PhaseTester.Running()},
+				Begin: &contract.ExecutionBegin{Phase: contract.PhaseTester, Agent: contract.AgentTester},
+			})
+			require.NoError(t, err)
+			_, err = f.TakeReplay(t.Context(), begun.Execution)
+			require.NoError(t, err)
+			if looks {
+				require.Positive(t, decides(t, f, set.ID).Wait, "until a person must decide")
+			}
+			_, err = f.Record(t.Context(), again, contract.Record{RunID: run, Seq: 3, Run: &contract.RunChange{Phase: contract.PhaseTester, Status: contract.StatusFailed, Finished: true}})
+			require.NoError(t, err)
+			for range 3 {
+				decides(t, f, set.ID)
+			}
+			all, _ = told(t, f, set.Runs[0].RunID)
+			require.Equal(t, []string{waiting + waitID(1), resolved + waitID(1), waiting + waitID(2)}, all)
+		})
+	}
+}
+
+func TestARunThatBecomesReadyWhileAPersonIsAskedJoinsTheWait(t *testing.T) {
+	t.Parallel()
+	f := storetest.Setup(t)
+	s := held()
+	s.Wait = time.Nanosecond
+	set := create(t, f, s)
+	ready(t, f, set.ID, set.Runs[0].RunID)
+	fails(t, f, set.Runs[2].RunID)
+	ready(t, f, set.ID, set.Runs[1].RunID)
+	for _, m := range set.Runs[:2] {
+		all, _ := told(t, f, m.RunID)
+		require.Equal(t, []string{waiting + waitID(1)}, all)
+	}
 }

@@ -26,6 +26,18 @@ func (q *Queries) AddToChangeSet(ctx context.Context, arg AddToChangeSetParams) 
 	return err
 }
 
+const beginWaitOfChangeSet = `-- name: BeginWaitOfChangeSet :one
+UPDATE orchestrator_change_sets SET waits = waits + 1, waiting_since = clock_timestamp() WHERE id = $1 RETURNING waits
+`
+
+// A change set waits for a person from now on; returns the number of the wait.
+func (q *Queries) BeginWaitOfChangeSet(ctx context.Context, id int64) (int32, error) {
+	row := q.db.QueryRow(ctx, beginWaitOfChangeSet, id)
+	var waits int32
+	err := row.Scan(&waits)
+	return waits, err
+}
+
 const changeSetToldTo = `-- name: ChangeSetToldTo :one
 SELECT told_to FROM orchestrator_change_set_runs WHERE run_id = $1 AND set_id = $2
 `
@@ -43,7 +55,7 @@ func (q *Queries) ChangeSetToldTo(ctx context.Context, arg ChangeSetToldToParams
 }
 
 const changeSets = `-- name: ChangeSets :many
-SELECT id, tenant, goal_title, settings, created_by, created_at, stopped_at, stopped_by, stop_reason, released_at, released_by, release_reason, decided_at, outcome, reason FROM orchestrator_change_sets
+SELECT id, tenant, goal_title, settings, created_by, created_at, stopped_at, stopped_by, stop_reason, released_at, released_by, release_reason, decided_at, outcome, reason, waits, waiting_since FROM orchestrator_change_sets
 WHERE tenant = $1 AND id < $2::bigint ORDER BY id DESC LIMIT $3
 `
 
@@ -79,6 +91,8 @@ func (q *Queries) ChangeSets(ctx context.Context, arg ChangeSetsParams) ([]Orche
 			&i.DecidedAt,
 			&i.Outcome,
 			&i.Reason,
+			&i.Waits,
+			&i.WaitingSince,
 		); err != nil {
 			return nil, err
 		}
@@ -88,6 +102,17 @@ func (q *Queries) ChangeSets(ctx context.Context, arg ChangeSetsParams) ([]Orche
 		return nil, err
 	}
 	return items, nil
+}
+
+const countWaitingChangeSets = `-- name: CountWaitingChangeSets :one
+SELECT count(*)::int FROM orchestrator_change_sets WHERE tenant = $1 AND waiting_since IS NOT NULL
+`
+
+func (q *Queries) CountWaitingChangeSets(ctx context.Context, tenant string) (int32, error) {
+	row := q.db.QueryRow(ctx, countWaitingChangeSets, tenant)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const createChangeSet = `-- name: CreateChangeSet :one
@@ -130,8 +155,34 @@ func (q *Queries) DecideChangeSet(ctx context.Context, arg DecideChangeSetParams
 	return err
 }
 
+const endWaitOfChangeSet = `-- name: EndWaitOfChangeSet :exec
+UPDATE orchestrator_change_sets SET waiting_since = NULL WHERE id = $1
+`
+
+func (q *Queries) EndWaitOfChangeSet(ctx context.Context, id int64) error {
+	_, err := q.db.Exec(ctx, endWaitOfChangeSet, id)
+	return err
+}
+
+const endedAgainInWait = `-- name: EndedAgainInWait :one
+SELECT EXISTS (
+    SELECT FROM orchestrator_change_sets s JOIN orchestrator_change_set_runs m ON m.set_id = s.id
+    JOIN orchestrator_runs r ON r.id = m.run_id JOIN orchestrator_replays o ON o.run_id = m.run_id
+    WHERE s.id = $1 AND o.created_at > s.waiting_since AND o.execution_id IS NOT NULL AND r.status IN ('done', 'failed', 'cancelled')
+)::bool
+`
+
+// Whether a run of a change set has ended again since the set began to wait for a person, who started it
+// again meanwhile. An order that was not taken has not started it yet.
+func (q *Queries) EndedAgainInWait(ctx context.Context, setID int64) (bool, error) {
+	row := q.db.QueryRow(ctx, endedAgainInWait, setID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const getChangeSet = `-- name: GetChangeSet :one
-SELECT id, tenant, goal_title, settings, created_by, created_at, stopped_at, stopped_by, stop_reason, released_at, released_by, release_reason, decided_at, outcome, reason FROM orchestrator_change_sets WHERE id = $1
+SELECT id, tenant, goal_title, settings, created_by, created_at, stopped_at, stopped_by, stop_reason, released_at, released_by, release_reason, decided_at, outcome, reason, waits, waiting_since FROM orchestrator_change_sets WHERE id = $1
 `
 
 func (q *Queries) GetChangeSet(ctx context.Context, id int64) (OrchestratorChangeSet, error) {
@@ -153,12 +204,14 @@ func (q *Queries) GetChangeSet(ctx context.Context, id int64) (OrchestratorChang
 		&i.DecidedAt,
 		&i.Outcome,
 		&i.Reason,
+		&i.Waits,
+		&i.WaitingSince,
 	)
 	return i, err
 }
 
 const lockChangeSet = `-- name: LockChangeSet :one
-SELECT id, tenant, goal_title, settings, created_by, created_at, stopped_at, stopped_by, stop_reason, released_at, released_by, release_reason, decided_at, outcome, reason FROM orchestrator_change_sets WHERE id = $1 FOR UPDATE
+SELECT id, tenant, goal_title, settings, created_by, created_at, stopped_at, stopped_by, stop_reason, released_at, released_by, release_reason, decided_at, outcome, reason, waits, waiting_since FROM orchestrator_change_sets WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockChangeSet(ctx context.Context, id int64) (OrchestratorChangeSet, error) {
@@ -180,6 +233,8 @@ func (q *Queries) LockChangeSet(ctx context.Context, id int64) (OrchestratorChan
 		&i.DecidedAt,
 		&i.Outcome,
 		&i.Reason,
+		&i.Waits,
+		&i.WaitingSince,
 	)
 	return i, err
 }
@@ -242,7 +297,7 @@ func (q *Queries) ResumedAfterStop(ctx context.Context, arg ResumedAfterStopPara
 }
 
 const runsOfChangeSets = `-- name: RunsOfChangeSets :many
-SELECT m.set_id, m.number, m.run_id, m.ready_at, m.told_to,
+SELECT m.set_id, m.number, m.run_id, m.ready_at, m.told_to, m.told_wait,
        r.project, r.repo, r.status, r.phase, r.waiting_for, r.error_class, r.error_code, r.error_message, r.workflow_id, r.workflow_run_id,
        r.release_branch, r.staying_until, r.started_at, r.finished_at,
        coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micro_usd, coalesce(b.price_estimated, false)::bool AS price_estimated,
@@ -262,6 +317,7 @@ type RunsOfChangeSetsRow struct {
 	RunID          int64
 	ReadyAt        *time.Time
 	ToldTo         string
+	ToldWait       int32
 	Project        string
 	Repo           string
 	Status         string
@@ -303,6 +359,7 @@ func (q *Queries) RunsOfChangeSets(ctx context.Context, sets []int64) ([]RunsOfC
 			&i.RunID,
 			&i.ReadyAt,
 			&i.ToldTo,
+			&i.ToldWait,
 			&i.Project,
 			&i.Repo,
 			&i.Status,
@@ -383,4 +440,69 @@ WHERE m.set_id = $1 AND r.id = m.run_id AND r.status IN ('done', 'failed', 'canc
 func (q *Queries) TellStoppedChangeSet(ctx context.Context, setID int64) error {
 	_, err := q.db.Exec(ctx, tellStoppedChangeSet, setID)
 	return err
+}
+
+const toldOfWait = `-- name: ToldOfWait :exec
+UPDATE orchestrator_change_set_runs SET told_wait = $1 WHERE set_id = $2 AND run_id = ANY ($3::bigint[])
+`
+
+type ToldOfWaitParams struct {
+	Wait  int32
+	SetID int64
+	Runs  []int64
+}
+
+// Notes of which wait of their change set events of runs tell.
+func (q *Queries) ToldOfWait(ctx context.Context, arg ToldOfWaitParams) error {
+	_, err := q.db.Exec(ctx, toldOfWait, arg.Wait, arg.SetID, arg.Runs)
+	return err
+}
+
+const waitingChangeSets = `-- name: WaitingChangeSets :many
+SELECT id, tenant, goal_title, settings, created_by, created_at, stopped_at, stopped_by, stop_reason, released_at, released_by, release_reason, decided_at, outcome, reason, waits, waiting_since FROM orchestrator_change_sets
+WHERE tenant = $1 AND waiting_since IS NOT NULL ORDER BY waiting_since, id LIMIT $2
+`
+
+type WaitingChangeSetsParams struct {
+	Tenant string
+	Most   int32
+}
+
+// The change sets of a tenant that wait for a person, the one that has waited longest first.
+func (q *Queries) WaitingChangeSets(ctx context.Context, arg WaitingChangeSetsParams) ([]OrchestratorChangeSet, error) {
+	rows, err := q.db.Query(ctx, waitingChangeSets, arg.Tenant, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OrchestratorChangeSet{}
+	for rows.Next() {
+		var i OrchestratorChangeSet
+		if err := rows.Scan(
+			&i.ID,
+			&i.Tenant,
+			&i.GoalTitle,
+			&i.Settings,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.StoppedAt,
+			&i.StoppedBy,
+			&i.StopReason,
+			&i.ReleasedAt,
+			&i.ReleasedBy,
+			&i.ReleaseReason,
+			&i.DecidedAt,
+			&i.Outcome,
+			&i.Reason,
+			&i.Waits,
+			&i.WaitingSince,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

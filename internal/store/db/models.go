@@ -650,14 +650,17 @@ type OrchestratorChangeSet struct {
 	DecidedAt     *time.Time
 	Outcome       string
 	Reason        string
+	Waits         int32
+	WaitingSince  *time.Time
 }
 
 type OrchestratorChangeSetRun struct {
-	SetID   int64
-	Number  int32
-	RunID   int64
-	ReadyAt *time.Time
-	ToldTo  string
+	SetID    int64
+	Number   int32
+	RunID    int64
+	ReadyAt  *time.Time
+	ToldTo   string
+	ToldWait int32
 }
 
 type OrchestratorGateSetting struct {

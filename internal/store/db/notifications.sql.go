@@ -46,10 +46,15 @@ func (q *Queries) AddNotificationChannel(ctx context.Context, channel string) er
 
 const beginNotifications = `-- name: BeginNotifications :many
 WITH content AS (
-    SELECT n.id, (n.kind = 'waits' AND (r.finished_at IS NOT NULL OR EXISTS (
-        SELECT FROM orchestrator_events a
-        WHERE a.run_id = n.run_id AND a.seq > n.seq AND split_part(a.event_type, '.', 1) = split_part(n.event_type, '.', 1)
-          AND split_part(a.event_type, '.', 2) IN ('granted', 'rejected', 'expired', 'answered', 'resolved'))))::bool AS ended
+    SELECT n.id, (CASE
+        WHEN n.event_type = 'change_set.waiting' THEN NOT EXISTS (
+            SELECT FROM orchestrator_events e JOIN orchestrator_change_set_runs m ON m.run_id = e.run_id JOIN orchestrator_change_sets s ON s.id = m.set_id
+            WHERE e.id = n.event_id AND s.waiting_since IS NOT NULL AND e.payload ->> 'waiting_id' = 'changeset-' || s.id || '/waiting/' || s.waits)
+        ELSE n.kind = 'waits' AND (r.finished_at IS NOT NULL OR EXISTS (
+            SELECT FROM orchestrator_events a
+            WHERE a.run_id = n.run_id AND a.seq > n.seq AND split_part(a.event_type, '.', 1) = split_part(n.event_type, '.', 1)
+              AND split_part(a.event_type, '.', 2) IN ('granted', 'rejected', 'expired', 'answered', 'resolved')))
+        END)::bool AS ended
     FROM orchestrator_notifications n LEFT JOIN orchestrator_runs r ON r.id = n.run_id
     WHERE n.message_id = $1::bigint AND n.state = 'pending'
 ), begun AS (
@@ -93,6 +98,7 @@ type BeginNotificationsRow struct {
 
 // Begins an attempt to send a message, and returns its content. Drops questions that need no answer any
 // more: an event of the same kind of question ended them (a run asks one at a time), or their run has ended.
+// A change set may wait although one of its runs does not any more.
 func (q *Queries) BeginNotifications(ctx context.Context, arg BeginNotificationsParams) ([]BeginNotificationsRow, error) {
 	rows, err := q.db.Query(ctx, beginNotifications, arg.MessageID, arg.Ended)
 	if err != nil {
@@ -365,7 +371,7 @@ WITH place AS (
     SELECT e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at
     FROM place p CROSS JOIN LATERAL (
         SELECT n.tx, n.id, n.run_id, n.seq, n.event_type, n.created_at,
-               CASE WHEN n.event_type = 'run.failed' OR n.event_type = 'run.updated' OR n.event_type LIKE '%.error'
+               CASE WHEN n.event_type IN ('run.failed', 'run.updated', 'change_set.waiting') OR n.event_type LIKE '%.error'
                          OR n.event_type LIKE '%.reminded' OR n.event_type LIKE '%.escalated' THEN n.payload END AS payload
         FROM orchestrator_events n
         WHERE (n.tx, n.id) > (p.tx, p.id) AND n.tx < pg_snapshot_xmin(pg_current_snapshot())
@@ -373,7 +379,7 @@ WITH place AS (
         LIMIT $2::int) e
 ), sorted AS (
     SELECT e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at, CASE
-        WHEN e.event_type IN ('approval.requested', 'input.requested', 'intervention.requested') THEN 'waits'
+        WHEN e.event_type IN ('approval.requested', 'input.requested', 'intervention.requested', 'change_set.waiting') THEN 'waits'
         WHEN e.event_type IN ('approval.reminded', 'approval.escalated', 'intervention.reminded', 'intervention.escalated',
                               'input.reminded', 'input.escalated')
              AND e.payload -> 'to' @> to_jsonb('channel:' || $1::text) THEN 'reminder'
@@ -381,7 +387,7 @@ WITH place AS (
         WHEN e.event_type = 'releaser.completed' OR e.event_type = 'run.updated' AND e.payload = '{"status": "done"}' THEN 'done'
         WHEN e.event_type = 'budget.warning'
              OR e.event_type IN ('planner.error', 'builder.error', 'tester.error', 'releaser.error') AND e.payload ->> 'code' = 'budget_exceeded' THEN 'budget'
-        END AS kind
+        END AS kind, CASE WHEN e.event_type = 'change_set.waiting' THEN e.payload ->> 'waiting_id' END AS waiting
     FROM page e
 ), targets AS (
     SELECT c.channel, c.since, '{}'::text[] AS kinds, '{}'::text[] AS projects, '' AS creator
@@ -391,18 +397,24 @@ WITH place AS (
     SELECT b.name, c.since, b.kinds, b.projects, CASE WHEN b.mine THEN b.person ELSE '' END
     FROM orchestrator_browsers b JOIN orchestrator_notification_channels c ON c.channel = b.name
     WHERE b.channel = $1 AND $3
-), queued AS (
-    INSERT INTO orchestrator_notifications (channel, event_id, run_id, seq, event_type, kind, created_at, state, reason)
-    SELECT t.channel, e.id, e.run_id, e.seq, e.event_type, CASE e.kind WHEN 'reminder' THEN 'waits' ELSE e.kind END, $4::timestamptz,
-           CASE WHEN e.created_at < $5::timestamptz THEN 'dropped' ELSE 'pending' END,
-           CASE WHEN e.created_at < $5 THEN $6::text ELSE '' END
+), wanted AS (
+    SELECT t.channel, e.tx, e.id, e.run_id, e.seq, e.event_type, e.payload, e.created_at, e.kind, e.waiting, row_number() OVER (PARTITION BY t.channel, coalesce(e.waiting, e.id::text) ORDER BY e.tx, e.id) AS nth
     FROM sorted e JOIN orchestrator_runs r ON r.id = e.run_id
     JOIN targets t ON NOT pg_visible_in_snapshot(e.tx, t.since) OR pg_snapshot_xmax(t.since) > pg_snapshot_xmax(pg_current_snapshot())
-    WHERE (e.kind = 'reminder' OR e.kind = ANY ($7::text[]) AND (t.kinds = '{}' OR e.kind = ANY (t.kinds))) AND r.kind = 'run'
-      AND ($8::text[] = '{}' OR r.project LIKE ANY ($8)) AND (t.projects = '{}' OR r.project LIKE ANY (t.projects))
-      AND ($9::text[] = '{}' OR lower(btrim(r.settings ->> 'created_by')) = ANY ($9))
+    WHERE (e.kind = 'reminder' OR e.kind = ANY ($4::text[]) AND (t.kinds = '{}' OR e.kind = ANY (t.kinds))) AND r.kind = 'run'
+      AND ($5::text[] = '{}' OR r.project LIKE ANY ($5)) AND (t.projects = '{}' OR r.project LIKE ANY (t.projects))
+      AND ($6::text[] = '{}' OR lower(btrim(r.settings ->> 'created_by')) = ANY ($6))
       AND (t.creator = '' OR lower(btrim(r.settings ->> 'created_by')) = lower(t.creator))
-    ORDER BY e.tx, e.id, t.channel
+), queued AS (
+    INSERT INTO orchestrator_notifications (channel, event_id, run_id, seq, event_type, kind, created_at, state, reason)
+    SELECT e.channel, e.id, e.run_id, e.seq, e.event_type, CASE e.kind WHEN 'reminder' THEN 'waits' ELSE e.kind END, $7::timestamptz,
+           CASE WHEN e.created_at < $8::timestamptz THEN 'dropped' ELSE 'pending' END,
+           CASE WHEN e.created_at < $8 THEN $9::text ELSE '' END
+    FROM wanted e
+    WHERE e.nth = 1 AND (e.waiting IS NULL OR NOT EXISTS (
+        SELECT FROM orchestrator_notifications o JOIN orchestrator_events x ON x.id = o.event_id
+        WHERE o.channel = e.channel AND o.event_type = e.event_type AND x.payload ->> 'waiting_id' = e.waiting))
+    ORDER BY e.tx, e.id, e.channel
     ON CONFLICT (channel, event_id) DO NOTHING
     RETURNING orchestrator_notifications.id
 ), moved AS (
@@ -418,12 +430,12 @@ type FeedNotificationsParams struct {
 	Channel  string
 	Most     int32
 	Browsers bool
-	Now      time.Time
-	Oldest   time.Time
-	TooOld   string
 	Kinds    []string
 	Projects []string
 	Creators []string
+	Now      time.Time
+	Oldest   time.Time
+	TooOld   string
 }
 
 type FeedNotificationsRow struct {
@@ -434,19 +446,20 @@ type FeedNotificationsRow struct {
 // Turns the next events into notifications of a channel, and moves its position, in one statement: each
 // event reaches the channel once, whatever happens. Reads events as Feed does. A channel of browsers
 // stands for each of its browsers, which has a choice of its own. A reminder also reaches the channels
-// that it names, whatever they are notified of. A position beyond all transactions comes from another
+// that it names, whatever they are notified of. A change set that waits for a person has an event for each
+// run that is ready; a channel is notified of one of them. A position beyond all transactions comes from another
 // database cluster; it is then reset to now.
 func (q *Queries) FeedNotifications(ctx context.Context, arg FeedNotificationsParams) (FeedNotificationsRow, error) {
 	row := q.db.QueryRow(ctx, feedNotifications,
 		arg.Channel,
 		arg.Most,
 		arg.Browsers,
-		arg.Now,
-		arg.Oldest,
-		arg.TooOld,
 		arg.Kinds,
 		arg.Projects,
 		arg.Creators,
+		arg.Now,
+		arg.Oldest,
+		arg.TooOld,
 	)
 	var i FeedNotificationsRow
 	err := row.Scan(&i.Events, &i.Notifications)

@@ -16,9 +16,17 @@ SELECT * FROM orchestrator_change_sets WHERE id = @id FOR UPDATE;
 SELECT * FROM orchestrator_change_sets
 WHERE tenant = @tenant AND id < @before::bigint ORDER BY id DESC LIMIT @most;
 
+-- name: WaitingChangeSets :many
+-- The change sets of a tenant that wait for a person, the one that has waited longest first.
+SELECT * FROM orchestrator_change_sets
+WHERE tenant = @tenant AND waiting_since IS NOT NULL ORDER BY waiting_since, id LIMIT @most;
+
+-- name: CountWaitingChangeSets :one
+SELECT count(*)::int FROM orchestrator_change_sets WHERE tenant = @tenant AND waiting_since IS NOT NULL;
+
 -- name: RunsOfChangeSets :many
 -- The runs of change sets with what they show, and the last pull request of each.
-SELECT m.set_id, m.number, m.run_id, m.ready_at, m.told_to,
+SELECT m.set_id, m.number, m.run_id, m.ready_at, m.told_to, m.told_wait,
        r.project, r.repo, r.status, r.phase, r.waiting_for, r.error_class, r.error_code, r.error_message, r.workflow_id, r.workflow_run_id,
        r.release_branch, r.staying_until, r.started_at, r.finished_at,
        coalesce(b.spent_tokens, 0)::bigint AS tokens, coalesce(b.spent_micros, 0)::bigint AS micro_usd, coalesce(b.price_estimated, false)::bool AS price_estimated,
@@ -67,3 +75,23 @@ WHERE id = @id AND stopped_at IS NULL;
 -- name: ReleaseChangeSet :execrows
 UPDATE orchestrator_change_sets SET released_at = clock_timestamp(), released_by = @released_by, release_reason = @reason
 WHERE id = @id AND released_at IS NULL AND stopped_at IS NULL AND decided_at IS NULL;
+
+-- name: BeginWaitOfChangeSet :one
+-- A change set waits for a person from now on; returns the number of the wait.
+UPDATE orchestrator_change_sets SET waits = waits + 1, waiting_since = clock_timestamp() WHERE id = @id RETURNING waits;
+
+-- name: EndWaitOfChangeSet :exec
+UPDATE orchestrator_change_sets SET waiting_since = NULL WHERE id = @id;
+
+-- name: ToldOfWait :exec
+-- Notes of which wait of their change set events of runs tell.
+UPDATE orchestrator_change_set_runs SET told_wait = @wait WHERE set_id = @set_id AND run_id = ANY (@runs::bigint[]);
+
+-- name: EndedAgainInWait :one
+-- Whether a run of a change set has ended again since the set began to wait for a person, who started it
+-- again meanwhile. An order that was not taken has not started it yet.
+SELECT EXISTS (
+    SELECT FROM orchestrator_change_sets s JOIN orchestrator_change_set_runs m ON m.set_id = s.id
+    JOIN orchestrator_runs r ON r.id = m.run_id JOIN orchestrator_replays o ON o.run_id = m.run_id
+    WHERE s.id = @set_id AND o.created_at > s.waiting_since AND o.execution_id IS NOT NULL AND r.status IN ('done', 'failed', 'cancelled')
+)::bool;
