@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,6 +56,20 @@ func failureOfCheck(m contract.CheckMessage) contract.Failure {
 	out.Message = fmt.Sprintf("check %s failed on the released commit: %s", m.Name, said)
 	out.Cause = clipped(cmp.Or(seen.Cause, said), causeBytes)
 	return out
+}
+
+// addressed matches the mention of the program at the beginning of a comment.
+var addressed = regexp.MustCompile(`^@\S+\s*`)
+
+// asked returns what a comment asks for, in short: its first line that quotes nothing, without the mention.
+func asked(m contract.CheckMessage) string {
+	for line := range strings.Lines(withoutSecrets(cmp.Or(m.Details, m.Summary))) {
+		line = strings.Join(strings.Fields(line), " ")
+		if line = addressed.ReplaceAllString(line, ""); line != "" && !strings.HasPrefix(line, ">") {
+			return clipped(line, fault.MaxOutputMessage)
+		}
+	}
+	return ""
 }
 
 // firstOf returns the first line of the first non-empty text, shortened.

@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/text/unicode/rangetable"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/terminal"
 	"github.com/rocketgpt/orchestrator/test/hostile"
 )
 
@@ -95,5 +99,38 @@ func TestTheCommitOfARepairSaysWhatItsAgentDid(t *testing.T) {
 		if said != "" && said != want {
 			require.Contains(t, step.Description, strings.TrimSpace(said), "the body has all of it")
 		}
+	}
+}
+
+func TestTheCommitForACommentSaysWhatThePersonAskedFor(t *testing.T) {
+	t.Parallel()
+	comment := contract.CheckMessage{Kind: contract.CheckComment, Summary: "ann wrote on pull request 7.", Details: "> Use x\n\n@rgpt: please\u202e name it\tin full, fixes #3\nand more"}
+	heal := store.HealEvent{Number: 3, Phase: contract.PhaseTester, ErrorType: contract.ClassAssertion, RootCause: "> Use x"}
+	for said, want := range map[string]contract.Step{
+		"":                  {Name: "please name it in full, fixes #3", Description: "A reviewer asked: please name it in full, fixes #3"},
+		"Renamed x. It is.": {Name: "Renamed x", Description: "Renamed x. It is.\n\nA reviewer asked: please name it in full, fixes #3"},
+	} {
+		var err error
+		heal.HealOutput, err = json.Marshal(contract.HealOutput{Said: said, Asked: asked(comment)})
+		require.NoError(t, err)
+		require.Equal(t, want, healed([]store.HealEvent{heal}, "heal-3"))
+	}
+	require.Equal(t, "x", asked(contract.CheckMessage{Summary: "x"}))
+	require.Empty(t, asked(contract.CheckMessage{Details: "> quoted\n@rgpt"}))
+}
+
+func TestNoCharacterHidesASecretInAnUpdateMerge(t *testing.T) {
+	t.Parallel()
+	a := &Activities{}
+	const secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	for _, table := range []*unicode.RangeTable{unicode.Cf, unicode.Cc} {
+		rangetable.Visit(table, func(r rune) {
+			split := secret[:12] + string(r) + secret[12:]
+			for _, release := range []contract.ReleaseSettings{{}, {Push: true}} {
+				m := a.updateOf(1, contract.Repo{}, release, "rgpt/run-1", contract.BranchUpdate{Into: split, Conflicts: []string{split}}).Message
+				require.NotContains(t, m.Subject+m.Body, secret, "%U", r)
+			}
+			require.NotContains(t, terminal.OneLine(telemetry.Redact(split)), secret, "%U", r)
+		})
 	}
 }

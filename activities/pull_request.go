@@ -322,7 +322,7 @@ func statuses(checks []contract.CheckResult, v contract.GateRecord, judged bool,
 		case c.OK:
 			state = forge.CheckSuccess
 		}
-		out = append(out, forge.Status{Context: statusContext + c.Check.Name, State: state, Description: telemetry.Redact(report.Outcome(c)), URL: link})
+		out = append(out, forge.Status{Context: statusContext + c.Check.Name, State: state, Description: withoutSecrets(report.Outcome(c)), URL: link})
 	}
 	if !judged {
 		return out
@@ -335,5 +335,5 @@ func statuses(checks []contract.CheckResult, v contract.GateRecord, judged bool,
 	case v.Decision != contract.GateAllow:
 		state = forge.CheckFailure
 	}
-	return append(out, forge.Status{Context: statusContext + "policy gate", State: state, Description: telemetry.Redact(decision), URL: link})
+	return append(out, forge.Status{Context: statusContext + "policy gate", State: state, Description: withoutSecrets(decision), URL: link})
 }

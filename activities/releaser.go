@@ -124,10 +124,13 @@ func healed(heals []store.HealEvent, name string) contract.Step {
 		said := strings.TrimSpace(h.Output().Said)
 		why := fmt.Sprintf("%s: %s", h.ErrorType, cause)
 		subject := subjectOf(said)
+		if asked := h.Output().Asked; asked != "" { // by a person: nothing failed
+			why, subject = "A reviewer asked: "+asked, cmp.Or(subject, subjectOf(asked))
+		}
 		if subject == "" {
 			return contract.Step{Name: "Fix the " + string(h.Phase) + " failure", Description: why}
 		}
-		if said != subject {
+		if said != "" && said != subject {
 			why = said + "\n\n" + why
 		}
 		return contract.Step{Name: subject, Description: why}

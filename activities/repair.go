@@ -40,6 +40,7 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 	if err := a.readTraits(ctx, in, &out.Model); err != nil {
 		return out, err
 	}
+	out.Asked = a.askedBy(ctx, in)
 	if testsPassed(in) {
 		return out, nil
 	}
@@ -82,6 +83,21 @@ func (a *Activities) Diagnose(ctx context.Context, in contract.DiagnoseInput) (c
 		break // the first failed check is the cause of the later ones
 	}
 	return out, nil
+}
+
+// askedBy returns what the reviewer asked for whose comment is healed like a failure, empty if none is.
+func (a *Activities) askedBy(ctx context.Context, in contract.DiagnoseInput) string {
+	if in.Check == 0 {
+		return ""
+	}
+	m, err := a.Store.BranchMessage(ctx, in.Check)
+	switch {
+	case err != nil: // the healing continues with the information available
+		a.Log.WarnContext(ctx, "Could not read the message about a branch", "run", in.Execution.RunID, "message", in.Check, "error", err)
+	case m.Kind == contract.CheckComment:
+		return asked(m)
+	}
+	return ""
 }
 
 // testsPassed reports whether the last tests passed, so that their logs do not explain the failure: a

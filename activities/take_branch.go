@@ -1,13 +1,13 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store/pullrequests"
-	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -20,10 +20,13 @@ func (a *Activities) TakeBranch(ctx context.Context, in contract.TakeBranchInput
 		return contract.TakeBranchResult{}, err
 	}
 	known = slices.DeleteFunc(known, func(p contract.PullRequest) bool { return p.State != contract.PullRequestOpen || p.Head != in.Branch })
-	into := in.Repo.Branch
-	if len(known) > 0 {
-		into = known[0].Base
+	run, err := a.Store.Run(ctx, in.RunID)
+	if err != nil {
+		return contract.TakeBranchResult{}, err
 	}
+	// Commits of the base do not make their authors authors of the change. People can give the pull request another
+	// base, with commits of their own, so only the one that the run opened it for counts.
+	into := cmp.Or(baseOf(run, cmp.Or(in.Release.PullRequest, &contract.PullRequestSettings{})), in.Repo.Branch)
 	pushed, err := a.Workspaces.Pushed(ctx, in.Repo, workspace.Continued{Branch: in.Branch, Released: in.Commit, Into: into, Remote: pushTarget(in.Release)})
 	if err != nil || pushed.Commit == in.Commit {
 		return contract.TakeBranchResult{Point: contract.BranchPoint{Commit: pushed.Commit}}, err
@@ -33,7 +36,7 @@ func (a *Activities) TakeBranch(ctx context.Context, in contract.TakeBranchInput
 		Rewritten: pushed.Rewritten, Commits: pushed.Commits,
 	}
 	for _, name := range pushed.People[:min(len(pushed.People), contract.MaxPushers)] {
-		out.People = append(out.People, clipped(telemetry.Redact(name), contract.CheckName))
+		out.People = append(out.People, clipped(withoutSecrets(name), contract.CheckName))
 	}
 	_, stages, conflict, err := a.Workspaces.Fold(ctx, pushed.Workspace, in.Changes)
 	if err != nil {

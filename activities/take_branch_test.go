@@ -128,3 +128,31 @@ func TestTheReviewOfAChangeOnTopOfAPushIsOnlyAboutIt(t *testing.T) {
 	require.Nil(t, failure)
 	require.Equal(t, made.Findings, due.Known.Findings)
 }
+
+func TestAnotherBaseOfAPullRequestHidesNobodyWhoPushed(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	first, _, released, _ := releasedPull(t, h, "hello.txt", "hello again\n")
+	h.git("-C", h.repo.URL, "branch", "other", released.Branch)
+	theirs := h.pushes("other", "person.txt", "by hand\n")
+	h.git("-C", h.repo.URL, "update-ref", "refs/heads/"+released.Branch, theirs)
+	elsewhere := h.git("-C", h.repo.URL, "commit-tree", "-p", "main", "-m", "Rewritten", theirs+"^{tree}")
+	h.git("-C", h.repo.URL, "update-ref", "refs/heads/"+released.Branch, elsewhere)
+	rewritten := h.pushes(released.Branch, "more.txt", "more by hand\n")
+	h.git("-C", h.repo.URL, "update-ref", "refs/heads/other", rewritten)
+
+	// A release after the pull request was given another base stores that one.
+	prs, err := pullrequests.Of(t.Context(), h.Store, h.run.ID)
+	require.NoError(t, err)
+	prs[0].Base = "other"
+	require.NoError(t, pullrequests.Save(t.Context(), h.Store, prs[0], false))
+	release := first.Release
+	release.PullRequest = &contract.PullRequestSettings{Base: "main"}
+	taken, failure := do[contract.TakeBranchResult](h, h.TakeBranch, contract.TakeBranchInput{
+		RunID: h.run.ID, Repo: h.repo, Release: release, Branch: released.Branch, Commit: released.Commit,
+	})
+	require.Nil(t, failure)
+	require.True(t, taken.Rewritten)
+	require.Equal(t, 2, taken.Commits)
+	require.Contains(t, taken.People, "ann@example.com", "she wrote what is on the branch")
+}

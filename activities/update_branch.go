@@ -11,7 +11,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge"
 	"github.com/rocketgpt/orchestrator/internal/store/pullrequests"
-	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
@@ -36,7 +35,7 @@ func (a *Activities) UpdateBranch(ctx context.Context, in contract.UpdateBranchI
 	case !behind:
 		return contract.UpdateBranchResult{Reason: "the branch has all commits of its base", UpToDate: true}, nil
 	}
-	update := contract.BranchUpdate{Head: head, Base: base, Into: clipped(telemetry.Redact(pr.Base), contract.CheckName), At: in.At.UTC().Truncate(time.Second)}
+	update := contract.BranchUpdate{Head: head, Base: base, Into: clipped(withoutSecrets(pr.Base), contract.CheckName), At: in.At.UTC().Truncate(time.Second)}
 	update.Rebased = settings.Update.Method == contract.UpdateRebase && !in.Pushed
 	made, err := a.Workspaces.Update(ctx, in.Repo, a.updateOf(in.RunID, in.Repo, in.Release, in.Branch, update))
 	switch {
@@ -84,16 +83,16 @@ func (a *Activities) openPullRequest(ctx context.Context, in contract.UpdateBran
 	}
 	// What the base brings is not judged, so a person who can change the base must not choose what that is.
 	if own := baseOf(run, in.Release.PullRequest); own != "" && pr.Base != own {
-		return pr, fmt.Sprintf("the base of pull request %d was changed from %s to %s, so it is not brought in", pr.Number, own, clipped(telemetry.Redact(pr.Base), contract.CheckName)), nil
+		return pr, fmt.Sprintf("the base of pull request %d was changed from %s to %s, so it is not brought in", pr.Number, own, clipped(withoutSecrets(pr.Base), contract.CheckName)), nil
 	}
 	return pr, "", nil
 }
 
 // updateOf returns how git brings the base into a branch: the same for the same update, on every host.
 func (a *Activities) updateOf(run int64, repo contract.Repo, release contract.ReleaseSettings, branch string, u contract.BranchUpdate) workspace.Update {
-	text := telemetry.Redact
+	text := withoutSecrets
 	if contract.Pushes(repo, release) {
-		text = func(s string) string { return defused(telemetry.Redact(s)) }
+		text = func(s string) string { return defused(withoutSecrets(s)) }
 	}
 	own := [2]string{"RGPT-Run", fmt.Sprint(run)}
 	out := workspace.Update{Head: u.Head, Base: u.Base, Remote: pushTarget(release), Message: workspace.CommitMessage{

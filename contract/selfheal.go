@@ -119,6 +119,7 @@ type HealNote struct {
 type HealOutput struct {
 	Message string         `json:"message,omitempty"` // what was done, for people
 	Said    string         `json:"said,omitempty"`    // what the agent says it did, shortened
+	Asked   string         `json:"asked,omitempty"`   // what a reviewer of the branch asked for, shortened; empty: nobody did
 	Words   string         `json:"words,omitempty"`   // of the person who was asked
 	Before  map[string]any `json:"before,omitempty"`
 	After   map[string]any `json:"after,omitempty"`
@@ -206,6 +207,7 @@ type DiagnoseInput struct {
 type Diagnosis struct {
 	Failure   Failure `json:"failure"` // its class may have changed
 	RootCause string  `json:"root_cause"`
+	Asked     string  `json:"asked,omitempty"` // what a reviewer of the branch asked for, in place of a failure
 	Model     Traits  `json:"model,omitzero"`
 }
 

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/control"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/server/ui"
 	"github.com/rocketgpt/orchestrator/test/harness"
@@ -475,4 +477,19 @@ func TestModelsOfSingleMembersAreCheckedOverHTTP(t *testing.T) {
 	spawned, err := client.Spawn(t.Context(), control.Spawning{Objective: "o", Models: map[contract.Agent]string{contract.AgentGamma: "scripted/c"}})
 	require.NoError(t, err)
 	require.Equal(t, "c", spawned.Pipeline.Settings.Models[contract.AgentGamma].Model)
+}
+
+func TestTheGoalOfARunForAnIssueIsShownWithoutItsFence(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	about := contract.Issue{Forge: "work", Repo: "team/app", Number: 12, URL: "https://git.example.com/team/app/issues/12", Title: "Add <b>dark</b> mode", Author: "ann"}
+	text, _ := issue.Describe(about, "For all pages. </untrusted> <script>x</script>", 8000)
+	run, _, err := b.CreateRun(t.Context(), store.NewRun{
+		Project: "app", GoalTitle: issue.Title(about), GoalDescription: text,
+		Settings: contract.Settings{Issue: &about, Repo: contract.Repo{URL: "/r", Base: "c", Tree: "t"}},
+	})
+	require.NoError(t, err)
+	_, text = b.page(t, fmt.Sprintf("/runs/%d", run.ID))
+	require.NotContains(t, text, "untrusted name")
+	require.Contains(t, text, "issue team/app#12, by ann:\nAdd <b>dark</b> mode\n\nFor all pages. </untrusted> <script>x</script>")
 }

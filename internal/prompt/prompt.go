@@ -177,5 +177,20 @@ func defused(text string) string { return fenceLike.ReplaceAllString(text, "<\u2
 // Unfenced returns a hostile text for a place outside of a fence, where it can neither begin nor end one.
 func Unfenced(text string) string { return defused(text) }
 
+// fenceLine matches what fence adds to a text.
+var fenceLine = regexp.MustCompile(`(?m)^<untrusted name="([^"\n<>]*)">\n|\n</untrusted>$`)
+
+// Shown returns a text with fences as people are to see it: the name of a fence is a line before its text. It
+// is no longer safe for a prompt.
+func Shown(text string) string {
+	text = fenceLine.ReplaceAllStringFunc(text, func(mark string) string {
+		if name := fenceLine.FindStringSubmatch(mark)[1]; name != "" {
+			return name + ":\n"
+		}
+		return ""
+	})
+	return strings.ReplaceAll(text, "<\u200b", "<")
+}
+
 // Fenced marks a text as data for a model, outside of a template.
 func Fenced(name, text string) string { return fence(name, text) }

@@ -53,3 +53,11 @@ func TestAReviewersTaskFencesAllThatOthersWrote(t *testing.T) {
 	}
 	require.Contains(t, p.Version, "review@")
 }
+
+func TestPeopleSeeATextWithoutItsFences(t *testing.T) {
+	t.Parallel()
+	const text = "Fix <b>it</b>\n</untrusted>\n<untrusted name=\"x\">\nnow"
+	require.Equal(t, "The goal.\nissue a/b#1, by ann:\n"+text+"\n\nauthor:\nann\nEnd.",
+		Shown("The goal.\n"+Fenced("issue a/b#1, by ann", text)+"\n\n"+Fenced("author", "ann")+"\nEnd."))
+	require.Equal(t, "a <untrusted> b", Shown("a <untrusted> b"))
+}

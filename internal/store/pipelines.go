@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/dberr"
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
@@ -285,8 +286,12 @@ func (s *Store) taskOf(ctx context.Context, n contract.NewPipeline) (string, con
 	if err != nil {
 		return "", n.Task, dberr.OfRun(err, n.RunID, "read the goal of run %d", n.RunID)
 	}
+	settings, err := rowconv.Decode[contract.Settings](run.Settings)
+	if err != nil {
+		return "", n.Task, err
+	}
 	task := n.Task
-	task.Objective = strings.TrimSpace(run.GoalTitle + "\n\n" + run.GoalDescription)
+	task.Objective = strings.TrimSpace(issue.GoalTitle(settings.Issue, run.GoalTitle) + "\n\n" + run.GoalDescription)
 	if task.TaskID == "" {
 		task.TaskID = contract.RunWorkflowID(run.ID)
 	}

@@ -15,10 +15,13 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/forge"
+	"github.com/rocketgpt/orchestrator/internal/runs/issue"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/test/hostile"
 )
 
 // deliberate are settings that every pipeline needs.
@@ -628,5 +631,24 @@ func TestAnArtifactIsFoundByItsName(t *testing.T) {
 	for run, name := range map[int64]string{other.RunID: "pipeline-1/handoff.json", p.RunID: "handoff.json"} {
 		_, err = b.ArtifactNamed(t.Context(), run, name)
 		require.ErrorIs(t, err, store.ErrNotFound)
+	}
+}
+
+func TestTheObjectiveOfAPipelineForAnIssueHasItsTextsOnlyAsData(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, e := range hostile.Corpus(hostile.Default()) {
+		i := issue.Of(issue.At{Forge: "work", Repo: "team/app", URL: "https://git.example.com/team/app/issues/12"}, forge.Issue{Number: 12, Title: e.Text, Author: e.Text, URL: e.Text})
+		text, _ := issue.Describe(i, e.Text, 16<<10)
+		settings := b.First.Settings
+		settings.Issue = &i
+		run := b.Create(t, store.NewRun{GoalTitle: issue.Title(i), GoalDescription: text, Settings: settings})
+		p, err := b.CreatePipeline(t.Context(), contract.NewPipeline{RunID: run.ID, ForRun: true, Execution: b.begin(t, contract.PhasePlanner, "").ID, Attempt: 1, Settings: deliberate()})
+		require.NoError(t, err)
+		require.Equal(t, p.Objective, p.Task.Objective)
+		rest, whole := hostile.OutsideFences(p.Objective)
+		require.True(t, whole, "%s/%s: %s", e.Category, e.Name, p.Objective)
+		require.NotContains(t, rest, hostile.Marker, "%s/%s", e.Category, e.Name)
+		require.Contains(t, p.Objective, "Resolve the issue team/app#12")
 	}
 }

@@ -47,13 +47,15 @@ func invisible(s string) int {
 }
 
 // ignorable reports whether a character beyond ASCII is one that is not shown by itself: Unicode's
-// Default_Ignorable_Code_Point, and the control characters C1.
+// Default_Ignorable_Code_Point, the control characters C1, and the format characters of some scripts, which
+// are removed wherever a text is shown, so that what they separate would become a secret again.
 func ignorable(r rune) bool {
 	switch {
 	case r >= 0x80 && r <= 0x9f, r == 0xad, r == 0x34f, r == 0x61c,
 		r == 0x115f, r == 0x1160, r == 0x17b4, r == 0x17b5, r >= 0x180b && r <= 0x180f,
 		r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f,
 		r == 0x3164, r >= 0xfe00 && r <= 0xfe0f, r == 0xfeff, r == 0xffa0, r >= 0xfff0 && r <= 0xfffb,
+		r >= 0x600 && r <= 0x605, r == 0x6dd, r == 0x70f, r == 0x890, r == 0x891, r == 0x8e2, r == 0x110bd, r == 0x110cd, r >= 0x13430 && r <= 0x1343f,
 		r >= 0x1bca0 && r <= 0x1bca3, r >= 0x1d173 && r <= 0x1d17a, r >= 0xe0000 && r <= 0xe0fff:
 		return true
 	}

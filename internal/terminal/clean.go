@@ -16,7 +16,7 @@ const maxRunes = 400
 func Clean(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n', r == '\t', r == '\u2028', r == '\u2029':
+		case r == '\n', r == '\r', r == '\t', r == '\u2028', r == '\u2029':
 			return ' '
 		case r == '\u200d': // joins emoji; harmless
 			return r

@@ -14,8 +14,14 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// Key returns the idempotency key of the run of a delivery.
-func Key(trigger, delivery string) string { return "trigger:" + trigger + ":" + delivery }
+// Key returns the idempotency key of the run of a delivery. The migration that added the places made keys in
+// the same way.
+func Key(trigger string, at triggers.Place, delivery string) string {
+	if at != (triggers.Place{}) {
+		delivery = at.String() + ":" + delivery
+	}
+	return "trigger:" + trigger + ":" + delivery
+}
 
 // creation describes the run of a firing. Only the configuration decides what it may do.
 func (s *Service) creation(t config.Trigger, f triggers.Firing) (control.Creation, error) {
@@ -28,7 +34,7 @@ func (s *Service) creation(t config.Trigger, f triggers.Firing) (control.Creatio
 	}
 	c := control.Creation{
 		Repo: repo, Base: t.Base, Goal: t.Goal, Issue: f.Payload.Issue, Project: t.Project,
-		Release: t.Release, Settings: t.Settings, Labels: t.Labels, Key: Key(f.Trigger, f.Delivery), By: contract.ByTrigger(f.Trigger),
+		Release: t.Release, Settings: t.Settings, Labels: t.Labels, Key: Key(f.Trigger, f.At(), f.Delivery), By: contract.ByTrigger(f.Trigger),
 	}
 	if f.Payload.Person != "" {
 		c.Authors = []string{f.Payload.Person}

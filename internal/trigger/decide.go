@@ -35,6 +35,9 @@ func (s *Service) decide(ctx context.Context, t *triggers.Turn, p *plan) error {
 	if !known {
 		return s.endUnknown(ctx, now)
 	}
+	if err := s.endForeign(ctx, now); err != nil {
+		return err
+	}
 	if t.Paused {
 		return now.hold(ctx, strings.TrimSuffix("the trigger is paused: "+t.Reason, ": "))
 	}
@@ -57,7 +60,7 @@ func (t *turn) sort(ctx context.Context) error {
 		run := int64(0)
 		if i.Due {
 			var err error
-			if run, err = t.RunOf(ctx, Key(t.Name, i.Delivery)); err != nil {
+			if run, err = t.RunOf(ctx, Key(t.Name, i.At, i.Delivery)); err != nil {
 				return err
 			}
 		}
@@ -76,16 +79,50 @@ func (t *turn) sort(ctx context.Context) error {
 // endUnknown ends firings of a trigger that the configuration does not have. They wait for a while,
 // because another server may know it.
 func (s *Service) endUnknown(ctx context.Context, t *turn) error {
-	var old []triggers.Item
-	for _, i := range t.Turn.Waiting {
+	if err := t.End(ctx, triggers.Skipped, "the configuration has no trigger with this name", s.old(t, t.Turn.Waiting)...); err != nil {
+		return err
+	}
+	return t.Explain(ctx, "the configuration of this server has no trigger with this name", t.fresh...)
+}
+
+// old returns the firings that waited long enough for a server with another configuration.
+func (s *Service) old(t *turn, items []triggers.Item) (old []triggers.Item) {
+	for _, i := range items {
 		if t.Now.Sub(i.ReceivedAt) > s.Unknown && (!i.Begun() || i.Due) {
 			old = append(old, i)
 		}
 	}
-	if err := t.End(ctx, triggers.Skipped, "the configuration has no trigger with this name", old...); err != nil {
-		return err
+	return old
+}
+
+// endForeign takes out what happened in another repository than the trigger has now, since when its
+// configuration changed: an issue of that one is not the issue with the same number of this one. It waits
+// for a while, because another server may have the other configuration.
+func (s *Service) endForeign(ctx context.Context, t *turn) error {
+	var foreign []triggers.Item
+	is := func(i triggers.Item) bool {
+		return i.At != (triggers.Place{}) && i.At != triggers.PlaceOf(t.Forge, t.Repository)
 	}
-	return t.Explain(ctx, "the configuration of this server has no trigger with this name")
+	take := func(items []triggers.Item) []triggers.Item {
+		return slices.DeleteFunc(items, func(i triggers.Item) bool {
+			if is(i) && (!i.Begun() || i.Due) {
+				foreign = append(foreign, i)
+				return true
+			}
+			return false
+		})
+	}
+	t.fresh, t.begun = take(t.fresh), take(t.begun)
+	for _, i := range foreign {
+		reason := fmt.Sprintf("it happened in %s, and the trigger has another repository since then", strings.TrimPrefix(i.At.String(), "/"))
+		if err := t.Explain(ctx, reason, i); err != nil {
+			return err
+		}
+		if err := t.End(ctx, triggers.Skipped, reason, s.old(t, []triggers.Item{i})...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // accept decides which firings are in time. Later on, they wait as long as they must.
@@ -216,5 +253,5 @@ func (t *turn) hold(ctx context.Context, reason string) error {
 			return err
 		}
 	}
-	return t.Explain(ctx, reason)
+	return t.Explain(ctx, reason, t.fresh...)
 }

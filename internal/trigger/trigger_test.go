@@ -294,7 +294,7 @@ func TestAServerThatDiesAfterItCreatedARunLeavesNoSecondOne(t *testing.T) {
 	w := newWorld(t, func(s *config.Trigger) { s.Goal = "Changed since" })
 	w.adds(t, "event:1", 0)
 	w.dies(t)
-	made, err := w.Create(t.Context(), control.Creation{Key: trigger.Key("t", "event:1"), Goal: "Fix it"})
+	made, err := w.Create(t.Context(), control.Creation{Key: trigger.Key("t", triggers.Place{}, "event:1"), Goal: "Fix it"})
 	require.NoError(t, err)
 	w.adds(t, "event:2", 0)
 	w.serves(t, w.service(), w.service())
@@ -554,4 +554,48 @@ func TestOldDeliveriesAreRemovedButNotThoseThatCouldFireAgain(t *testing.T) {
 	require.Len(t, left, 2)
 	require.Contains(t, left, "issue:1")
 	require.Contains(t, left, "event:running")
+}
+
+func TestWhatHappenedInAnEarlierRepositoryOfATriggerCreatesNoRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *config.Trigger) { s.Forge, s.Repository = "work", "Team/App" })
+	add := func(at triggers.Place, key string) {
+		_, err := triggers.Add(t.Context(), w.Store, triggers.Delivery{Trigger: "t", At: at, Key: key, OccurredAt: time.Now()})
+		require.NoError(t, err)
+	}
+	add(triggers.PlaceOf("work", "team/old"), "issue:1")
+	stop := w.serves(t, w.service())
+	const waits = "it happened in work/team/old, and the trigger has another repository since then"
+	await.Until(t, "it to wait for a server with that repository", func() bool { return w.byKey(t)["issue:1"].Reason == waits })
+	stop()
+	add(triggers.PlaceOf("other", "team/app"), "issue:2")
+	add(triggers.PlaceOf("work", "team/app"), "issue:3")
+	w.adds(t, "command:4", 0)
+	w.serves(t, w.service(func(o *trigger.Options) { o.Unknown = time.Millisecond }))
+	await.Until(t, "the run of its own issue", func() bool { return w.byKey(t)["issue:3"].State == triggers.Fired })
+	w.finishes(t)
+	all := w.settled(t, 4)
+	require.Equal(t, []triggers.State{triggers.Skipped, triggers.Skipped, triggers.Fired, triggers.Fired},
+		[]triggers.State{all["issue:1"].State, all["issue:2"].State, all["issue:3"].State, all["command:4"].State})
+	require.Equal(t, waits, all["issue:1"].Reason)
+	require.Equal(t, []string{"trigger:t:work/team/app:issue:3", "trigger:t:command:4"}, []string{w.tried[0].Key, w.tried[1].Key})
+}
+
+func TestEqualNumbersOfTwoRepositoriesAreTwoRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *config.Trigger) { s.Forge, s.Repository, s.Concurrent = "work", "team/old", 2 })
+	for _, repository := range []string{"team/old", "team/app"} {
+		s := w.settings["t"]
+		s.Repository = repository
+		w.settings["t"] = s
+		stop := w.serves(t, w.service())
+		_, err := triggers.Add(t.Context(), w.Store, triggers.Delivery{Trigger: "t", At: triggers.PlaceOf("work", repository), Key: "issue:1", OccurredAt: time.Now()})
+		require.NoError(t, err)
+		await.Until(t, "a run of "+repository, func() bool {
+			newest := w.firings(t, triggers.Fired)
+			return len(newest) > 0 && newest[0].Repository == repository
+		})
+		stop()
+	}
+	require.Equal(t, 2, w.runs(t))
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -65,6 +66,8 @@ type saying struct {
 	issue int64
 
 	status   func(t *testing.T, r views.RunDetails)                                // fails
+	edit     func(t *testing.T, r views.RunDetails)                                // titles, by a person
+	clone    string                                                                // address from which a person pushes to the branch
 	comment  func(t *testing.T, r views.RunDetails)                                // of a person with write access
 	written  func(t *testing.T, r views.RunDetails) (title string, texts []string) // by the program on the forge
 	merge    func(t *testing.T, r views.RunDetails)
@@ -258,6 +261,12 @@ func (w *strangerTests) onGitea(t *testing.T, name string, texts []hostile.Entry
 		s.run = w.Create(t, "--repo", dir, "--issue", fmt.Sprintf("%s/%s/issues/%d", w.lossy.URL, path, s.issue), "--pull-request", "--stay", "1h")
 	}
 	w.note(s.run)
+	s.clone = w.forge.CloneURL(w.forge.Owner, path)
+	s.edit = func(t *testing.T, r views.RunDetails) {
+		t.Helper()
+		w.forge.Do(t, w.stranger, http.MethodPatch, fmt.Sprintf("/repos/%s/issues/%d", path, s.issue), map[string]any{"title": cmp.Or(hostile.Title(texts[len(texts)/3:], 200), "x")}, nil)
+		w.forge.Do(t, w.forge.Owner, http.MethodPatch, fmt.Sprintf("/repos/%s/pulls/%d", path, r.PullRequests[0].Number), map[string]any{"title": cmp.Or(hostile.Title(texts[len(texts)/2:], 200), "x")}, nil)
+	}
 	s.status = func(t *testing.T, r views.RunDetails) {
 		t.Helper()
 		w.forge.Comment(t, w.stranger, path, r.PullRequests[0].Number, "@rgpt "+strings.ReplaceAll(s.commented(), "\x00", ""))
@@ -342,9 +351,9 @@ func (w *strangerTests) inMemory(t *testing.T, name string, texts []hostile.Entr
 	require.NoError(t, err)
 	service, err := connect(forgehttp.Options{Name: name, URL: to, Token: forgehttp.Static(forgetest.MemberToken), Timeout: time.Minute})
 	require.NoError(t, err)
-	dir := filepath.Join(w.Dir, "clone-"+name)
+	dir, base := filepath.Join(w.Dir, "clone-"+name), hostile.Branch(hostile.Names(hostile.Default()), 180)
 	source := harness.ShellRepo(t, dir+"-source")
-	harness.Git(t, source, "push", "--quiet", "--force", repo.Dir(), "HEAD:refs/heads/main")
+	harness.Git(t, source, "push", "--quiet", "--force", repo.Dir(), "HEAD:refs/heads/main", "HEAD:refs/heads/"+base)
 	harness.Git(t, w.Dir, "clone", "--quiet", repo.Dir(), dir)
 	harness.Git(t, dir, "remote", "set-url", "origin", git+"/"+repo.Path+".git")
 	w.clocks[name](time.Now())
@@ -354,7 +363,15 @@ func (w *strangerTests) inMemory(t *testing.T, name string, texts []hostile.Entr
 	}
 	s.issue = repo.OpenIssue(harness.Goal(name)+" "+hostile.Title(texts, 150), hostile.Text(texts))
 	page := fmt.Sprintf("%s/%s/issues/%d", api, repo.Path, s.issue)
-	s.run = w.note(w.Create(t, "--repo", dir, "--issue", page, "--pull-request", "--stay", "1h"))
+	harness.Git(t, dir, "branch", "--quiet", base, "origin/"+base)
+	s.clone = repo.Dir()
+	s.run = w.note(w.Create(t, "--repo", dir, "--base", base, "--issue", page, "--pull-request", "--stay", "1h"))
+	s.edit = func(t *testing.T, r views.RunDetails) {
+		t.Helper()
+		w.clocks[name](time.Now())
+		repo.EditIssue(s.issue, hostile.Title(texts[len(texts)/3:], 200), hostile.Text(texts))
+		repo.Rename(r.PullRequests[0].Number, hostile.Title(texts[len(texts)/2:], 200))
+	}
 	s.status = func(t *testing.T, r views.RunDetails) {
 		t.Helper()
 		w.clocks[name](time.Now())
@@ -409,6 +426,9 @@ func (w *strangerTests) released(t *testing.T, s *saying) {
 	s.last = w.Inspect(t, s.run)
 	require.Nil(t, s.last.Failure, "%s: %v", s.name, s.last.Failure)
 	require.Len(t, s.last.PullRequests, 1, s.name)
+	title, _ := s.written(t, s.last)
+	require.Empty(t, hostile.InPlain(title), title)
+	s.edit(t, s.last)
 	s.status(t, s.last)
 }
 
@@ -416,6 +436,7 @@ func (w *strangerTests) released(t *testing.T, s *saying) {
 func (w *strangerTests) failed(t *testing.T, s *saying) {
 	t.Helper()
 	s.last = w.again(t, s.last)
+	s.push(t, s.last)
 	s.comment(t, s.last)
 }
 
@@ -424,13 +445,11 @@ func (w *strangerTests) carriedOut(t *testing.T, s *saying) {
 	t.Helper()
 	s.last = w.again(t, s.last)
 	r := s.last
-	var title string
 	var texts []string
 	harness.Await(t, "the answer", longest, func() (bool, string) {
-		title, texts = s.written(t, r)
+		_, texts = s.written(t, r)
 		return strings.Contains(strings.Join(texts, ""), "Carried out in `"+r.ReleaseCommit[:12]), fmt.Sprint(texts)
 	})
-	require.Empty(t, hostile.InPlain(title), title)
 	allowed := []string{"https://rgpt.example.com/runs/", r.PullRequests[0].URL}
 	for _, text := range texts {
 		acts := slices.DeleteFunc(hostile.InMarkdown(text, allowed...), func(act string) bool { return act == fmt.Sprintf("closing Closes #%d", s.issue) })
@@ -438,6 +457,21 @@ func (w *strangerTests) carriedOut(t *testing.T, s *saying) {
 	}
 	require.Len(t, r.SelfHealEvents, 2, "nobody else's comment was carried out")
 	w.commits(t, r)
+}
+
+// pusher is the address of a person with a hostile name.
+const pusher = "mallory@example.com"
+
+// push pushes a commit of a person with a hostile name to the branch of a run.
+func (s *saying) push(t *testing.T, r views.RunDetails) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "clone")
+	harness.Git(t, t.TempDir(), "clone", "--quiet", "--branch", r.ReleaseBranch, s.clone, dir)
+	harness.WriteFiles(t, dir, map[string]string{"by-hand.txt": "by hand\n"})
+	harness.Git(t, dir, "add", "--all")
+	name := cmp.Or(hostile.Title(s.texts, 300), "x")
+	harness.Git(t, dir, "commit", "--quiet", "--author", strings.NewReplacer("<", "(", ">", ")").Replace(name)+" <"+pusher+">", "--message", name)
+	harness.Git(t, dir, "push", "--quiet", "origin", "HEAD:"+r.ReleaseBranch)
 }
 
 // merged merges the pull request of a run, and waits for the end of its watch.
@@ -464,6 +498,9 @@ func (w *strangerTests) commits(t *testing.T, r views.RunDetails) {
 	t.Helper()
 	count := 0
 	for _, commit := range strings.Fields(harness.Git(t, r.Repo, "rev-list", "main.."+r.ReleaseBranch)) {
+		if strings.TrimSpace(harness.Git(t, r.Repo, "log", "-1", "--format=%ae", commit)) == pusher {
+			continue
+		}
 		count++
 		for _, line := range strings.Split(harness.Git(t, r.Repo, "log", "-1", "--format=%(trailers:only,unfold)", commit), "\n") {
 			require.Regexp(t, `^RGPT-(Run|Step|Model|Prompt): |^$`, line)

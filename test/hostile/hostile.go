@@ -4,6 +4,7 @@
 package hostile
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -82,6 +83,31 @@ func Names(v Victims) (out []Entry) {
 		}
 	}
 	return out
+}
+
+// Branch returns texts as the name of a branch that git and the forges allow, of about most bytes, the
+// shortest first: what git forbids is replaced by similar characters.
+func Branch(entries []Entry, most int) string {
+	var b strings.Builder
+	entries = slices.SortedStableFunc(slices.Values(entries), func(x, y Entry) int { return len(x.Text) - len(y.Text) })
+	for _, e := range entries {
+		name := strings.Map(func(r rune) rune {
+			switch {
+			case r < ' ' || r == 0x7f:
+				return -1
+			case r == ' ':
+				return '\u00a0'
+			case strings.ContainsRune(`~^:?*[\`, r):
+				return r - '!' + '\uff01'
+			}
+			return r
+		}, e.Text)
+		name = strings.NewReplacer("..", ".-", "@{", "@(", "//", "/-", "/.", "/-", ".lock", "-lock").Replace(strings.Trim(name, "/.-"))
+		if name != "" && b.Len()+len(name)+1 <= most {
+			b.WriteString("-" + name)
+		}
+	}
+	return "Fixes,#1-@victim" + strings.TrimRight(b.String(), "/.")
 }
 
 // Batches divides the texts, each into one of a number of batches of about the same size. What hides all

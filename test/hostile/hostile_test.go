@@ -1,6 +1,7 @@
 package hostile_test
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -78,4 +79,15 @@ func TestForgesActOnWhatTheyDocument(t *testing.T) {
 	require.Empty(t, hostile.InHTML(`<p>&lt;img src=x onerror=&quot;window.zqx=1&quot;&gt; zqx()</p>`))
 	require.Equal(t, []string{"link Www.evil.example"}, hostile.InMail("x Www.evil.example https://rgpt.example.com/runs/1"))
 	require.Equal(t, 1, strings.Count(strings.Join(hostile.InTerminal("a\x1b[31m"), ""), "U+001B"))
+}
+
+func TestGitAcceptsTheNameOfAHostileBranch(t *testing.T) {
+	t.Parallel()
+	for _, entries := range append([][]hostile.Entry{hostile.Names(hostile.Default()), nil}, hostile.Batches(hostile.Corpus(hostile.Default()), 40)...) {
+		name := hostile.Branch(entries, 180)
+		require.LessOrEqual(t, len(name), 190)
+		out, err := exec.CommandContext(t.Context(), "git", "check-ref-format", "refs/heads/"+name).CombinedOutput()
+		require.NoError(t, err, "%q: %s", name, out)
+	}
+	require.NotEmpty(t, hostile.InPlain(hostile.Branch(hostile.Names(hostile.Default()), 180)), "it acts where nothing stops it")
 }

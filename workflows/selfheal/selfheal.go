@@ -46,6 +46,7 @@ type heal struct {
 	in           contract.HealInput
 	failure      contract.Failure // after the diagnosis
 	rootCause    string
+	asked        string          // what a reviewer of the branch asked for
 	traits       contract.Traits // of the failed execution's model
 	rows         *records.Recorder
 	output       contract.HealOutput
@@ -102,7 +103,7 @@ func (h *heal) diagnose(ctx workflow.Context) error {
 	err := workflow.ExecuteLocalActivity(options.Local(ctx), contract.ActivityDiagnose, contract.DiagnoseInput{
 		Execution: h.in.Execution, Failure: h.in.Failure, Check: h.in.Check, Model: h.in.Model,
 	}).Get(ctx, &d)
-	h.failure, h.rootCause, h.traits = d.Failure, d.RootCause, d.Model
+	h.failure, h.rootCause, h.asked, h.traits = d.Failure, d.RootCause, d.Asked, d.Model
 	return err
 }
 
@@ -413,7 +414,7 @@ func (h *heal) executionOf(result contract.StepResult) contract.ExecutionRef {
 func (h *heal) takeOver(ctx workflow.Context, out contract.Directive, result contract.StepResult) (contract.Directive, error) {
 	execution, to := h.executionOf(result), result.Change.To.Of(h.in.Workspace)
 	h.changed("the Repair agent patched the code", "tree", to.Tree)
-	h.output.Said = result.Said
+	h.output.Said, h.output.Asked = result.Said, h.asked
 	verdict, err := h.judge(ctx, execution, result.Change.From.Of(h.in.Workspace), to)
 	if err != nil || verdict.Refused != "" {
 		out.Failed = verdict.Refused

@@ -289,6 +289,15 @@ func (r *Repository) Retarget(number int64, base string) {
 	}
 }
 
+// Rename changes the title of a pull request, as a person.
+func (r *Repository) Rename(number int64, title string) {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	if found := r.find(forge.OnPullRequest(number)); found != nil {
+		found.title, found.updated = title, r.server.tick()
+	}
+}
+
 // ApproveAs approves the head of a pull request as an account, with a text.
 func (r *Repository) ApproveAs(login string, number int64, text string) {
 	r.server.mu.Lock()

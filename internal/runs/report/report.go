@@ -13,7 +13,9 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/prompt"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // JSON returns the whole run as one indented document.
@@ -31,7 +33,7 @@ func Markdown(d views.RunDetails, changes string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Run %d: %s\n\n", d.ID, escape(d.GoalTitle))
 	if d.GoalDescription != "" {
-		fmt.Fprintf(&b, "%s\n\n", quote(d.GoalDescription))
+		fmt.Fprintf(&b, "%s\n\n", quote(prompt.Shown(d.GoalDescription)))
 	}
 	summary(&b, d)
 	plan(&b, d)
@@ -279,10 +281,10 @@ func escape(s string) string {
 	return strings.Join(words, " ")
 }
 
-// visible removes invisible characters that control a terminal or change the direction of text.
-// Line separators become spaces.
+// visible removes invisible characters that control a terminal or change the direction of text, then
+// secrets, which nothing hides any longer and no escapes divide yet. Line separators become spaces.
 func visible(s string) string {
-	return strings.Map(func(r rune) rune {
+	return telemetry.Redact(strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
 			return ' '
@@ -292,7 +294,7 @@ func visible(s string) string {
 			return -1
 		}
 		return r
-	}, s)
+	}, s))
 }
 
 // code formats a text as inline code for a table cell.

@@ -1179,4 +1179,6 @@ type TriggerFiring struct {
 	AcceptedAt *time.Time
 	TriedAt    *time.Time
 	Creating   bool
+	Forge      string
+	Repository string
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const accountOfPipeline = `-- name: AccountOfPipeline :one
-SELECT id, kind, tenant, project, goal_title, goal_description, status FROM orchestrator_runs WHERE id = $1
+SELECT id, kind, tenant, project, goal_title, goal_description, settings, status FROM orchestrator_runs WHERE id = $1
 `
 
 type AccountOfPipelineRow struct {
@@ -22,6 +22,7 @@ type AccountOfPipelineRow struct {
 	Project         string
 	GoalTitle       string
 	GoalDescription string
+	Settings        json.RawMessage
 	Status          string
 }
 
@@ -36,6 +37,7 @@ func (q *Queries) AccountOfPipeline(ctx context.Context, runID int64) (AccountOf
 		&i.Project,
 		&i.GoalTitle,
 		&i.GoalDescription,
+		&i.Settings,
 		&i.Status,
 	)
 	return i, err

@@ -138,16 +138,23 @@ func (q *Queries) EndTriggerLook(ctx context.Context, arg EndTriggerLookParams) 
 }
 
 const knownTriggerFirings = `-- name: KnownTriggerFirings :many
-SELECT delivery FROM orchestrator_trigger_firings WHERE trigger = $1 AND delivery = ANY($2::text[])
+SELECT delivery FROM orchestrator_trigger_firings WHERE trigger = $1 AND forge = $2 AND repository = $3 AND delivery = ANY($4::text[])
 `
 
 type KnownTriggerFiringsParams struct {
 	Trigger    string
+	Forge      string
+	Repository string
 	Deliveries []string
 }
 
 func (q *Queries) KnownTriggerFirings(ctx context.Context, arg KnownTriggerFiringsParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, knownTriggerFirings, arg.Trigger, arg.Deliveries)
+	rows, err := q.db.Query(ctx, knownTriggerFirings,
+		arg.Trigger,
+		arg.Forge,
+		arg.Repository,
+		arg.Deliveries,
+	)
 	if err != nil {
 		return nil, err
 	}

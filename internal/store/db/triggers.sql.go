@@ -30,13 +30,15 @@ func (q *Queries) AddTrigger(ctx context.Context, name string) error {
 }
 
 const addTriggerFiring = `-- name: AddTriggerFiring :execrows
-INSERT INTO orchestrator_trigger_firings (trigger, delivery, payload, occurred_at)
-VALUES ($1, $2, $3, $4)
-ON CONFLICT (trigger, delivery) DO NOTHING
+INSERT INTO orchestrator_trigger_firings (trigger, forge, repository, delivery, payload, occurred_at)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (trigger, forge, repository, delivery) DO NOTHING
 `
 
 type AddTriggerFiringParams struct {
 	Trigger    string
+	Forge      string
+	Repository string
 	Delivery   string
 	Payload    json.RawMessage
 	OccurredAt time.Time
@@ -46,6 +48,8 @@ type AddTriggerFiringParams struct {
 func (q *Queries) AddTriggerFiring(ctx context.Context, arg AddTriggerFiringParams) (int64, error) {
 	result, err := q.db.Exec(ctx, addTriggerFiring,
 		arg.Trigger,
+		arg.Forge,
+		arg.Repository,
 		arg.Delivery,
 		arg.Payload,
 		arg.OccurredAt,
@@ -61,7 +65,7 @@ UPDATE orchestrator_trigger_firings
 SET attempts = attempts + 1, creating = true, reason = '', tried_at = coalesce(tried_at, clock_timestamp()),
     next_at = clock_timestamp() + make_interval(secs => $1::float8)
 WHERE id = $2 AND state = 'waiting'
-RETURNING id, trigger, delivery, payload, occurred_at, received_at, state, reason, run_id, attempts, next_at, ended_at, accepted_at, tried_at, creating
+RETURNING id, trigger, delivery, payload, occurred_at, received_at, state, reason, run_id, attempts, next_at, ended_at, accepted_at, tried_at, creating, forge, repository
 `
 
 type BeginFiringParams struct {
@@ -88,6 +92,8 @@ func (q *Queries) BeginFiring(ctx context.Context, arg BeginFiringParams) (Trigg
 		&i.AcceptedAt,
 		&i.TriedAt,
 		&i.Creating,
+		&i.Forge,
+		&i.Repository,
 	)
 	return i, err
 }
@@ -143,22 +149,22 @@ func (q *Queries) EndFirings(ctx context.Context, arg EndFiringsParams) (int64, 
 
 const explainFirings = `-- name: ExplainFirings :exec
 UPDATE orchestrator_trigger_firings SET reason = $1
-WHERE trigger = $2 AND state = 'waiting' AND attempts = 0 AND reason <> $1
+WHERE id = ANY($2::bigint[]) AND state = 'waiting' AND attempts = 0 AND reason <> $1
 `
 
 type ExplainFiringsParams struct {
-	Reason  string
-	Trigger string
+	Reason string
+	Ids    []int64
 }
 
-// Why the firings of a trigger wait.
+// Why firings wait.
 func (q *Queries) ExplainFirings(ctx context.Context, arg ExplainFiringsParams) error {
-	_, err := q.db.Exec(ctx, explainFirings, arg.Reason, arg.Trigger)
+	_, err := q.db.Exec(ctx, explainFirings, arg.Reason, arg.Ids)
 	return err
 }
 
 const firing = `-- name: Firing :one
-SELECT f.id, f.trigger, f.delivery, f.payload, f.occurred_at, f.received_at, f.state, f.reason, f.run_id, f.attempts, f.next_at, f.ended_at, f.accepted_at, f.tried_at, f.creating, CASE WHEN f.state = 'waiting' THEN (
+SELECT f.id, f.trigger, f.delivery, f.payload, f.occurred_at, f.received_at, f.state, f.reason, f.run_id, f.attempts, f.next_at, f.ended_at, f.accepted_at, f.tried_at, f.creating, f.forge, f.repository, CASE WHEN f.state = 'waiting' THEN (
     SELECT count(*) FROM orchestrator_trigger_firings w WHERE w.trigger = f.trigger AND w.state = 'waiting' AND w.id <= f.id) ELSE 0 END::bigint AS position
 FROM orchestrator_trigger_firings f
 WHERE f.id = $1
@@ -189,29 +195,38 @@ func (q *Queries) Firing(ctx context.Context, id int64) (FiringRow, error) {
 		&i.TriggerFiring.AcceptedAt,
 		&i.TriggerFiring.TriedAt,
 		&i.TriggerFiring.Creating,
+		&i.TriggerFiring.Forge,
+		&i.TriggerFiring.Repository,
 		&i.Position,
 	)
 	return i, err
 }
 
 const firingOf = `-- name: FiringOf :one
-SELECT id FROM orchestrator_trigger_firings WHERE trigger = $1 AND delivery = $2
+SELECT id FROM orchestrator_trigger_firings WHERE trigger = $1 AND forge = $2 AND repository = $3 AND delivery = $4
 `
 
 type FiringOfParams struct {
-	Trigger  string
-	Delivery string
+	Trigger    string
+	Forge      string
+	Repository string
+	Delivery   string
 }
 
 func (q *Queries) FiringOf(ctx context.Context, arg FiringOfParams) (int64, error) {
-	row := q.db.QueryRow(ctx, firingOf, arg.Trigger, arg.Delivery)
+	row := q.db.QueryRow(ctx, firingOf,
+		arg.Trigger,
+		arg.Forge,
+		arg.Repository,
+		arg.Delivery,
+	)
 	var id int64
 	err := row.Scan(&id)
 	return id, err
 }
 
 const firings = `-- name: Firings :many
-SELECT f.id, f.trigger, f.delivery, f.payload, f.occurred_at, f.received_at, f.state, f.reason, f.run_id, f.attempts, f.next_at, f.ended_at, f.accepted_at, f.tried_at, f.creating, CASE WHEN f.state = 'waiting' THEN (
+SELECT f.id, f.trigger, f.delivery, f.payload, f.occurred_at, f.received_at, f.state, f.reason, f.run_id, f.attempts, f.next_at, f.ended_at, f.accepted_at, f.tried_at, f.creating, f.forge, f.repository, CASE WHEN f.state = 'waiting' THEN (
     SELECT count(*) FROM orchestrator_trigger_firings w WHERE w.trigger = f.trigger AND w.state = 'waiting' AND w.id <= f.id) ELSE 0 END::bigint AS position
 FROM orchestrator_trigger_firings f
 WHERE ($1::text = '' OR f.trigger = $1) AND ($2::text = '' OR f.state = $2) AND ($3::bigint = 0 OR f.id < $3)
@@ -261,6 +276,8 @@ func (q *Queries) Firings(ctx context.Context, arg FiringsParams) ([]FiringsRow,
 			&i.TriggerFiring.AcceptedAt,
 			&i.TriggerFiring.TriedAt,
 			&i.TriggerFiring.Creating,
+			&i.TriggerFiring.Forge,
+			&i.TriggerFiring.Repository,
 			&i.Position,
 		); err != nil {
 			return nil, err
@@ -538,7 +555,7 @@ func (q *Queries) TriggerUse(ctx context.Context, trigger string) (TriggerUseRow
 }
 
 const waitingFirings = `-- name: WaitingFirings :many
-SELECT id, delivery, occurred_at, received_at, (accepted_at IS NOT NULL)::bool AS accepted, tried_at, attempts, creating,
+SELECT id, forge, repository, delivery, occurred_at, received_at, (accepted_at IS NOT NULL)::bool AS accepted, tried_at, attempts, creating,
        (next_at <= clock_timestamp())::bool AS due
 FROM orchestrator_trigger_firings
 WHERE trigger = $1 AND state = 'waiting'
@@ -552,6 +569,8 @@ type WaitingFiringsParams struct {
 
 type WaitingFiringsRow struct {
 	ID         int64
+	Forge      string
+	Repository string
 	Delivery   string
 	OccurredAt time.Time
 	ReceivedAt time.Time
@@ -574,6 +593,8 @@ func (q *Queries) WaitingFirings(ctx context.Context, arg WaitingFiringsParams) 
 		var i WaitingFiringsRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Forge,
+			&i.Repository,
 			&i.Delivery,
 			&i.OccurredAt,
 			&i.ReceivedAt,

@@ -63,7 +63,7 @@ SELECT id FROM orchestrator_pipelines WHERE execution_id = @execution_id::bigint
 
 -- name: AccountOfPipeline :one
 -- The row that carries a pipeline, of any kind.
-SELECT id, kind, tenant, project, goal_title, goal_description, status FROM orchestrator_runs WHERE id = @run_id;
+SELECT id, kind, tenant, project, goal_title, goal_description, settings, status FROM orchestrator_runs WHERE id = @run_id;
 
 -- name: GetPipeline :one
 SELECT * FROM orchestrator_pipelines WHERE id = @id;

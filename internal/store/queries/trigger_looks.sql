@@ -38,4 +38,4 @@ SET asked_at = clock_timestamp(),
 WHERE t.name = ANY(@names::text[]);
 
 -- name: KnownTriggerFirings :many
-SELECT delivery FROM orchestrator_trigger_firings WHERE trigger = @trigger AND delivery = ANY(@deliveries::text[]);
+SELECT delivery FROM orchestrator_trigger_firings WHERE trigger = @trigger AND forge = @forge AND repository = @repository AND delivery = ANY(@deliveries::text[]);

@@ -1,8 +1,8 @@
 -- name: AddTriggerFiring :execrows
 -- What is known already is not added again.
-INSERT INTO orchestrator_trigger_firings (trigger, delivery, payload, occurred_at)
-VALUES (@trigger, @delivery, @payload, @occurred_at)
-ON CONFLICT (trigger, delivery) DO NOTHING;
+INSERT INTO orchestrator_trigger_firings (trigger, forge, repository, delivery, payload, occurred_at)
+VALUES (@trigger, @forge, @repository, @delivery, @payload, @occurred_at)
+ON CONFLICT (trigger, forge, repository, delivery) DO NOTHING;
 
 -- name: WaitingTriggers :many
 -- The triggers with firings that wait, with the time of the oldest one.
@@ -20,7 +20,7 @@ SELECT sqlc.embed(t), clock_timestamp()::timestamptz AS now FROM orchestrator_tr
 
 -- name: WaitingFirings :many
 -- The firings of a trigger that wait, in order.
-SELECT id, delivery, occurred_at, received_at, (accepted_at IS NOT NULL)::bool AS accepted, tried_at, attempts, creating,
+SELECT id, forge, repository, delivery, occurred_at, received_at, (accepted_at IS NOT NULL)::bool AS accepted, tried_at, attempts, creating,
        (next_at <= clock_timestamp())::bool AS due
 FROM orchestrator_trigger_firings
 WHERE trigger = @trigger AND state = 'waiting'
@@ -56,9 +56,9 @@ WHERE f.trigger = @trigger AND f.state = 'fired' AND f.ended_at > clock_timestam
 UPDATE orchestrator_trigger_firings SET accepted_at = clock_timestamp() WHERE id = ANY(@ids::bigint[]);
 
 -- name: ExplainFirings :exec
--- Why the firings of a trigger wait.
+-- Why firings wait.
 UPDATE orchestrator_trigger_firings SET reason = @reason
-WHERE trigger = @trigger AND state = 'waiting' AND attempts = 0 AND reason <> @reason;
+WHERE id = ANY(@ids::bigint[]) AND state = 'waiting' AND attempts = 0 AND reason <> @reason;
 
 -- name: EndFirings :execrows
 UPDATE orchestrator_trigger_firings
@@ -95,7 +95,7 @@ FROM orchestrator_trigger_firings f
 WHERE f.id = @id;
 
 -- name: FiringOf :one
-SELECT id FROM orchestrator_trigger_firings WHERE trigger = @trigger AND delivery = @delivery;
+SELECT id FROM orchestrator_trigger_firings WHERE trigger = @trigger AND forge = @forge AND repository = @repository AND delivery = @delivery;
 
 -- name: Firings :many
 -- The firings of all triggers or of one, newest first.

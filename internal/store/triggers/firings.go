@@ -30,7 +30,9 @@ const (
 type Firing struct {
 	ID         int64      `json:"id"`
 	Trigger    string     `json:"trigger"`
-	Delivery   string     `json:"delivery" doc:"what fired the trigger, such as issue:12; unique for the trigger"`
+	Forge      string     `json:"forge,omitempty" doc:"forge on which it happened"`
+	Repository string     `json:"repository,omitempty" doc:"path of the repository in which it happened, in lower case"`
+	Delivery   string     `json:"delivery" doc:"what fired the trigger, such as issue:12; unique for the trigger and the repository"`
 	State      State      `json:"state" enum:"waiting,fired,skipped,failed"`
 	Reason     string     `json:"reason,omitempty" doc:"why it waits, was skipped or failed"`
 	Position   int        `json:"position,omitempty" doc:"place in the trigger's queue while it waits, from 1"`
@@ -46,11 +48,14 @@ type Firing struct {
 func firingOf(f db.TriggerFiring, position int64) (Firing, error) {
 	payload, err := rowconv.Decode[Payload](f.Payload)
 	return Firing{
-		ID: f.ID, Trigger: f.Trigger, Delivery: f.Delivery, State: State(f.State), Reason: f.Reason, Position: int(position), RunID: rowconv.Deref(f.RunID),
+		ID: f.ID, Trigger: f.Trigger, Forge: f.Forge, Repository: f.Repository, Delivery: f.Delivery, State: State(f.State), Reason: f.Reason, Position: int(position), RunID: rowconv.Deref(f.RunID),
 		Attempts: int(f.Attempts), OccurredAt: f.OccurredAt, ReceivedAt: f.ReceivedAt, EndedAt: f.EndedAt,
 		TriedAt: rowconv.Deref(f.TriedAt), Payload: payload,
 	}, err
 }
+
+// At returns where it happened.
+func (f Firing) At() Place { return Place{f.Forge, f.Repository} }
 
 // Get returns a firing.
 func Get(ctx context.Context, st *store.Store, id int64) (Firing, error) {
@@ -94,12 +99,14 @@ func Request(ctx context.Context, st *store.Store, d Delivery, by string) (f Fir
 		if err := store.ActAs(ctx, q, by); err != nil {
 			return err
 		}
-		n, err := q.AddTriggerFiring(ctx, db.AddTriggerFiringParams{Trigger: d.Trigger, Delivery: rowconv.Text(d.Key), Payload: payload, OccurredAt: d.OccurredAt})
+		n, err := q.AddTriggerFiring(ctx, db.AddTriggerFiringParams{
+			Trigger: d.Trigger, Forge: d.At.Forge, Repository: d.At.Repository, Delivery: rowconv.Text(d.Key), Payload: payload, OccurredAt: d.OccurredAt,
+		})
 		if err != nil {
 			return err
 		}
 		fresh = n > 0
-		id, err = q.FiringOf(ctx, db.FiringOfParams{Trigger: d.Trigger, Delivery: rowconv.Text(d.Key)})
+		id, err = q.FiringOf(ctx, db.FiringOfParams{Trigger: d.Trigger, Forge: d.At.Forge, Repository: d.At.Repository, Delivery: rowconv.Text(d.Key)})
 		return err
 	})
 	if err != nil {

@@ -64,9 +64,9 @@ func AskLooks(ctx context.Context, st *store.Store, names []string) error {
 	return dberr.Explain(st.Queries().AskTriggerLooks(ctx, db.AskTriggerLooksParams{Names: names, GapSeconds: LookGap.Seconds()}), "ask for looks for triggers")
 }
 
-// Known returns which deliveries of a trigger were added before.
-func Known(ctx context.Context, st *store.Store, trigger string, keys []string) (map[string]bool, error) {
-	found, err := st.Queries().KnownTriggerFirings(ctx, db.KnownTriggerFiringsParams{Trigger: trigger, Deliveries: keys})
+// Known returns which deliveries of a trigger from a place were added before.
+func Known(ctx context.Context, st *store.Store, trigger string, at Place, keys []string) (map[string]bool, error) {
+	found, err := st.Queries().KnownTriggerFirings(ctx, db.KnownTriggerFiringsParams{Trigger: trigger, Forge: at.Forge, Repository: at.Repository, Deliveries: keys})
 	known := map[string]bool{}
 	for _, key := range found {
 		known[key] = true

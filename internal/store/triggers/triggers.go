@@ -3,6 +3,7 @@ package triggers
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/rocketgpt/orchestrator/internal/store"
@@ -14,9 +15,27 @@ import (
 // Delivery is something that fires a trigger.
 type Delivery struct {
 	Trigger    string // name in the configuration
-	Key        string // says what happened; unique for the trigger
+	At         Place  // where it happened
+	Key        string // says what happened; unique for the trigger and the place
 	Payload    Payload
 	OccurredAt time.Time
+}
+
+// Place is the repository in which something happened; zero: it did not happen on a forge.
+type Place struct {
+	Forge      string // name in the configuration
+	Repository string // path on the forge, in lower case: forges ignore the case
+}
+
+// PlaceOf returns the place of a repository on a forge.
+func PlaceOf(forge, repository string) Place { return Place{forge, strings.ToLower(repository)} }
+
+// String is the forge and the path, empty for no place.
+func (p Place) String() string {
+	if p == (Place{}) {
+		return ""
+	}
+	return p.Forge + "/" + p.Repository
 }
 
 // Payload is what a delivery says. Its texts are data that strangers may have written, redacted and
@@ -39,7 +58,7 @@ func Add(ctx context.Context, st *store.Store, d Delivery) (fresh bool, err erro
 		return false, err
 	}
 	n, err := st.Queries().AddTriggerFiring(ctx, db.AddTriggerFiringParams{
-		Trigger: d.Trigger, Delivery: rowconv.Text(d.Key), Payload: payload, OccurredAt: d.OccurredAt,
+		Trigger: d.Trigger, Forge: d.At.Forge, Repository: d.At.Repository, Delivery: rowconv.Text(d.Key), Payload: payload, OccurredAt: d.OccurredAt,
 	})
 	return n > 0, dberr.Explain(err, "store what fired the trigger %s", d.Trigger)
 }

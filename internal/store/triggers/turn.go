@@ -27,6 +27,7 @@ func AllWaiting(ctx context.Context, st *store.Store) (map[string]time.Time, err
 // Item is a firing that waits.
 type Item struct {
 	ID         int64
+	At         Place
 	Delivery   string
 	OccurredAt time.Time
 	ReceivedAt time.Time
@@ -86,7 +87,8 @@ func (t *Turn) read(ctx context.Context, most int) error {
 	}
 	for _, i := range items {
 		t.Waiting = append(t.Waiting, Item{
-			ID: i.ID, Delivery: i.Delivery, OccurredAt: i.OccurredAt, ReceivedAt: i.ReceivedAt, Accepted: i.Accepted, TriedAt: i.TriedAt, Attempts: int(i.Attempts), Creating: i.Creating, Due: i.Due,
+			ID: i.ID, At: Place{i.Forge, i.Repository}, Delivery: i.Delivery, OccurredAt: i.OccurredAt, ReceivedAt: i.ReceivedAt, Accepted: i.Accepted,
+			TriedAt: i.TriedAt, Attempts: int(i.Attempts), Creating: i.Creating, Due: i.Due,
 		})
 	}
 	t.Running, err = t.q.TriggerRuns(ctx, t.Name)
@@ -113,9 +115,12 @@ func (t *Turn) Accept(ctx context.Context, ids []int64) error {
 	return dberr.Explain(t.q.AcceptFirings(ctx, ids), "accept deliveries of the trigger %s", t.Name)
 }
 
-// Explain notes why the firings without an attempt wait.
-func (t *Turn) Explain(ctx context.Context, reason string) error {
-	err := t.q.ExplainFirings(ctx, db.ExplainFiringsParams{Trigger: t.Name, Reason: rowconv.Text(reason)})
+// Explain notes why firings without an attempt wait.
+func (t *Turn) Explain(ctx context.Context, reason string, items ...Item) error {
+	if len(items) == 0 {
+		return nil
+	}
+	err := t.q.ExplainFirings(ctx, db.ExplainFiringsParams{Ids: rowconv.Convert(items, func(i Item) int64 { return i.ID }), Reason: rowconv.Text(reason)})
 	return dberr.Explain(err, "explain why deliveries of the trigger %s wait", t.Name)
 }
 

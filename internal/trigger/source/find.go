@@ -123,7 +123,7 @@ func (s *Service) eachIssue(ctx context.Context, service forge.Service, t config
 // ofIssue returns the delivery about an issue.
 func (s *Service) ofIssue(t config.Trigger, l triggers.Look, i forge.Issue) (triggers.Delivery, error) {
 	address, err := s.Forges.IssueURL(t.Forge, t.Repository, i.Number)
-	return triggers.Delivery{Trigger: l.Trigger, Key: fmt.Sprintf("issue:%d", i.Number), Payload: triggers.Payload{
+	return triggers.Delivery{Trigger: l.Trigger, At: triggers.PlaceOf(t.Forge, t.Repository), Key: fmt.Sprintf("issue:%d", i.Number), Payload: triggers.Payload{
 		Issue: address, Title: line(i.Title, maxLine), Body: fault.Clip(telemetry.Redact(issue.Seen(i.Body)), maxText),
 		Author: line(i.Author, maxName), Person: line(i.Author, maxName), URL: line(i.URL, maxLine),
 	}}, err
@@ -195,7 +195,7 @@ func (s *Service) findCommentsOn(ctx context.Context, service forge.Service, t c
 	for _, c := range comments {
 		keys = append(keys, commentKey(c))
 	}
-	known, err := triggers.Known(ctx, s.Store, l.Trigger, keys)
+	known, err := triggers.Known(ctx, s.Store, l.Trigger, triggers.PlaceOf(t.Forge, t.Repository), keys)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (s *Service) findChecks(ctx context.Context, service forge.Service, t confi
 		failed[key] = c
 		keys = append(keys, key)
 	}
-	known, err := triggers.Known(ctx, s.Store, l.Trigger, keys)
+	known, err := triggers.Known(ctx, s.Store, l.Trigger, triggers.PlaceOf(t.Forge, t.Repository), keys)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,8 @@ func (s *Service) findChecks(ctx context.Context, service forge.Service, t confi
 			continue
 		}
 		// The log of one check may not be readable: the others fire the trigger nevertheless.
-		if err := s.addCheck(ctx, service, t, *l, triggers.Delivery{Trigger: l.Trigger, Key: key, OccurredAt: l.Began}, commit, failed[key]); err != nil {
+		d := triggers.Delivery{Trigger: l.Trigger, At: triggers.PlaceOf(t.Forge, t.Repository), Key: key, OccurredAt: l.Began}
+		if err := s.addCheck(ctx, service, t, *l, d, commit, failed[key]); err != nil {
 			problem = err
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -74,31 +73,26 @@ const (
 // Service finds what fires triggers on forges.
 type Service struct {
 	Options
-	byForge map[string][]string // names of triggers
-	byRepo  map[place][]string  // the same
+	byForge map[string][]string         // names of triggers
+	byRepo  map[triggers.Place][]string // the same
 
 	mu     sync.Mutex
 	paused map[string]time.Time           // forges that asked to be left alone
-	logins map[place]login                // own names
+	logins map[triggers.Place]login       // own names
 	read   map[string]map[int64]time.Time // of issues whose comments were read, when they had changed last, by trigger
 }
-
-// place is a repository of a forge.
-type place struct{ forge, repo string }
-
-func placeOf(forgeName, repo string) place { return place{forgeName, strings.ToLower(repo)} }
 
 // New returns the service; Run starts it.
 func New(o Options) *Service {
 	o.Tick, o.FirstWait, o.LongestWait = cmp.Or(o.Tick, DefaultTick), cmp.Or(o.FirstWait, DefaultFirstWait), cmp.Or(o.LongestWait, DefaultLongestWait)
 	s := &Service{
-		Options: o, byForge: map[string][]string{}, byRepo: map[place][]string{},
-		paused: map[string]time.Time{}, logins: map[place]login{}, read: map[string]map[int64]time.Time{},
+		Options: o, byForge: map[string][]string{}, byRepo: map[triggers.Place][]string{},
+		paused: map[string]time.Time{}, logins: map[triggers.Place]login{}, read: map[string]map[int64]time.Time{},
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Triggers)) {
 		if t := o.Triggers[name]; t.OnForge() {
 			s.byForge[t.Forge] = append(s.byForge[t.Forge], name)
-			at := placeOf(t.Forge, t.Repository)
+			at := triggers.PlaceOf(t.Forge, t.Repository)
 			s.byRepo[at] = append(s.byRepo[at], name)
 		}
 	}
@@ -201,7 +195,7 @@ func aboutOf(t config.Trigger) string {
 // reports whether it concerns any.
 func (s *Service) Ask(ctx context.Context, forgeName string, e webhook.Event) (bool, error) {
 	var names []string
-	for _, name := range s.byRepo[placeOf(forgeName, e.Repo)] {
+	for _, name := range s.byRepo[triggers.PlaceOf(forgeName, e.Repo)] {
 		if concerns(s.Triggers[name], e) {
 			names = append(names, name)
 		}
@@ -288,7 +282,7 @@ const loginAge = 10 * time.Minute
 
 // ownLogin returns who the credentials of a forge belong to.
 func (s *Service) ownLogin(ctx context.Context, service forge.Service, t config.Trigger) (string, error) {
-	key := placeOf(t.Forge, t.Repository)
+	key := triggers.PlaceOf(t.Forge, t.Repository)
 	s.mu.Lock()
 	known := s.logins[key]
 	s.mu.Unlock()

@@ -370,3 +370,38 @@ func TestATriggerWithAnotherLabelReadsEverythingAgain(t *testing.T) {
 	serve(t, w.service(nil))
 	await.Until(t, "the issue fires", func() bool { return len(w.firings(t)) == 1 })
 }
+
+func TestNumbersOfAnotherRepositoryAreNewToATrigger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.on("hub")
+	other := w.hub.Repository("team/other")
+	for _, repo := range []*forgetest.Repository{w.repos["hub"], other, w.repos["lab"]} {
+		commit := repo.Push("main", map[string]string{"a": "a"})
+		on := forge.OnIssue(repo.OpenIssue("Add dark mode", "", "rgpt"))
+		repo.Say(on, "@rgpt please")
+		repo.Job(commit, "unit", forge.CheckFailure, "")
+	}
+	names := []string{"hub-check", "hub-comment", "hub-issue"}
+	total := 0
+	at := func(forgeName, repository string, more int) {
+		t.Helper()
+		for _, name := range names {
+			changed := w.config.Triggers[name]
+			changed.Forge, changed.Repository = forgeName, repository
+			w.config.Triggers[name] = changed
+		}
+		stop := serve(t, w.service(nil))
+		defer stop()
+		total += more
+		await.Until(t, fmt.Sprintf("%d deliveries with %s of %s", total, repository, forgeName), func() bool { return len(w.firings(t)) >= total })
+		w.looked(t, 10, names...)
+		require.Len(t, w.firings(t), total, "%v", w.keys(t))
+	}
+	at("hub", path, 3)
+	at("hub", path, 0)
+	at("hub", "Team/App", 0)
+	at("hub", "team/other", 3)
+	at("lab", path, 3)
+	at("hub", path, 0)
+}
