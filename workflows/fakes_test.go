@@ -541,7 +541,7 @@ func runInput(change ...func(*contract.Settings)) contract.RunInput {
 	for _, c := range change {
 		c(&s)
 	}
-	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s}
+	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s, Logic: contract.LogicLean}
 }
 
 // onePlan returns a plan of steps without dependencies.

@@ -83,18 +83,18 @@ func (r *run) setUp(ctx workflow.Context) (*contract.BaselineResult, *setupProbl
 	}
 	var env contract.EnvironmentResult
 	err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, s.Environment.Timeout+options.LongWork, contract.ActivityEnvironment, contract.EnvironmentInput{
-		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout, Baseline: s.Environment.Baseline,
+		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout, Baseline: s.Environment.Baseline && r.lean(),
 	}).Get(ctx, &env)
 	if err != nil {
 		problem, failure := r.prepareFailed(ctx, err)
 		return nil, problem, failure
 	}
 	if env.Failure == nil {
-		r.prepared(contract.EventEnvironmentReady, map[string]any{
+		err = r.prepared(ctx, contract.EventEnvironmentReady, map[string]any{
 			"environment": env.Digest, "kept": env.Kept, "bytes": env.Bytes, "files": env.Files, "duration_ms": env.DurationMS,
 			"summary": env.Summary, "missing": env.Missing,
 		})
-		return env.Baseline, nil, nil
+		return env.Baseline, nil, r.failureOf(err)
 	}
 	_, err = r.transition(ctx, records.EventRecord(contract.EventEnvironmentError, map[string]any{
 		"error_type": env.Failure.Class, "error_code": env.Failure.Code, "error_message": env.Failure.Message, "cause": env.Failure.Cause,
@@ -108,12 +108,17 @@ func (r *run) setUp(ctx workflow.Context) (*contract.BaselineResult, *setupProbl
 
 // prepared adds an event of the preparation to the next record: usually the planner begins at once, and both are
 // one record. A replay from the planner does not write it again.
-func (r *run) prepared(kind contract.EventType, payload map[string]any) {
+func (r *run) prepared(ctx workflow.Context, kind contract.EventType, payload map[string]any) error {
+	if !r.lean() {
+		_, err := r.transition(ctx, records.EventRecord(kind, payload))
+		return err
+	}
 	if r.completed == nil {
 		r.completed = &contract.Record{}
 	}
 	r.completed.Events = append(r.completed.Events, contract.EventDraft{Type: kind, Payload: payload})
 	r.completed.EndEvents = len(r.completed.Events)
+	return nil
 }
 
 // prepareFailed records that the preparation failed. A person may be able to help, unless the run
@@ -151,7 +156,7 @@ func (r *run) baseline(ctx workflow.Context, known *contract.BaselineResult) (*s
 	}
 	if known != nil {
 		b = *known
-	} else if err := ask(false); err != nil { // a worker of an earlier version set it up
+	} else if err := ask(false); err != nil {
 		return r.prepareFailed(ctx, err)
 	}
 	if len(b.Stages) > 0 {
@@ -172,7 +177,9 @@ func (r *run) baseline(ctx workflow.Context, known *contract.BaselineResult) (*s
 	if len(b.Unjudged) > 0 {
 		ready["unjudged"] = b.Unjudged
 	}
-	r.prepared(contract.EventBaselineReady, ready)
+	if err := r.prepared(ctx, contract.EventBaselineReady, ready); err != nil {
+		return nil, r.failureOf(err)
+	}
 	return r.problemOf(b), nil
 }
 

@@ -373,7 +373,10 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 // so a failure is only logged.
 func (r *run) cleanUp(ctx workflow.Context) {
 	found := false
-	err := workflow.ExecuteLocalActivity(options.LocalOnce(ctx), contract.ActivityCleanUp, r.in.RunID).Get(ctx, &found)
+	var err error
+	if r.lean() {
+		err = workflow.ExecuteLocalActivity(options.LocalOnce(ctx), contract.ActivityCleanUp, r.in.RunID).Get(ctx, &found)
+	}
 	if err == nil && !found {
 		activity := options.Remote(ctx, contract.QueueBuilder, options.CleanUpTimeout)
 		activity = workflow.WithScheduleToCloseTimeout(activity, options.CleanUpTimeout)
@@ -558,6 +561,9 @@ func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.Re
 	})
 }
 
+// lean reports whether the run was started by code that saves events: see contract.LogicLean.
+func (r *run) lean() bool { return r.in.Logic >= contract.LogicLean }
+
 // shown are the values of Temporal's search attributes that follow the run's state.
 type shown struct {
 	Phase     contract.Phase  `json:"phase,omitempty"`
@@ -567,23 +573,22 @@ type shown struct {
 
 // show updates Temporal's search attributes, of which each update costs a write of its own, if they have changed.
 func (r *run) show(ctx workflow.Context) error {
-	now := shown{Phase: r.Phase, Status: r.Status}
+	now, always := shown{Phase: r.Phase, Status: r.Status}, !r.lean()
 	if r.Failure != nil {
 		now.ErrorType = r.Failure.Class
 	}
 	var attributes []temporal.SearchAttributeUpdate
-	if now.Phase != r.shown.Phase {
+	if always || now.Phase != r.shown.Phase {
 		attributes = append(attributes, options.KeyPhase.ValueSet(string(now.Phase)))
 	}
-	if now.Status != r.shown.Status {
+	if always || now.Status != r.shown.Status {
 		attributes = append(attributes, options.KeyStatus.ValueSet(string(now.Status)))
 	}
 	switch {
-	case now.ErrorType == r.shown.ErrorType:
-	case now.ErrorType == "": // healed
-		attributes = append(attributes, options.KeyErrorType.ValueUnset())
-	default:
+	case now.ErrorType != "" && (always || now.ErrorType != r.shown.ErrorType):
 		attributes = append(attributes, options.KeyErrorType.ValueSet(string(now.ErrorType)))
+	case now.ErrorType == "" && r.shown.ErrorType != "": // healed
+		attributes = append(attributes, options.KeyErrorType.ValueUnset())
 	}
 	if len(attributes) == 0 {
 		return nil
