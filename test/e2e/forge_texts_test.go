@@ -83,8 +83,8 @@ const echoed = "zqe"
 
 // TestNoTextOfAForgeOrARepositoryGainsAnything lets the texts of the corpus reach runs in every way: by
 // the titles, texts and authors of issues, comments, reviews, statuses, logs, the names and contents of
-// files, and commits of people. The model does what they say and repeats them wherever it can. What
-// comes of it is judged from the outside.
+// files, the base branch, titles that people edit later, and commits of people with such names. The
+// model does what they say and repeats them wherever it can. What comes of it is judged from the outside.
 func TestNoTextOfAForgeOrARepositoryGainsAnything(t *testing.T) {
 	t.Parallel()
 	all := hostile.Batches(hostile.Corpus(hostile.Default()), 2)
@@ -457,6 +457,24 @@ func (w *strangerTests) carriedOut(t *testing.T, s *saying) {
 	}
 	require.Len(t, r.SelfHealEvents, 2, "nobody else's comment was carried out")
 	w.commits(t, r)
+	carried := harness.Git(t, r.Repo, "log", "-1", "--format=%B", r.ReleaseCommit)
+	require.Contains(t, carried, "A reviewer asked: second "+s.name)
+	require.NotContains(t, carried, string(contract.ClassAssertion))
+}
+
+// pusher is the address of a person with a hostile name.
+const pusher = "mallory@example.com"
+
+// push pushes a commit of a person with a hostile name to the branch of a run.
+func (s *saying) push(t *testing.T, r views.RunDetails) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "clone")
+	harness.Git(t, t.TempDir(), "clone", "--quiet", "--branch", r.ReleaseBranch, s.clone, dir)
+	harness.WriteFiles(t, dir, map[string]string{"by-hand.txt": "by hand\n"})
+	harness.Git(t, dir, "add", "--all")
+	name := cmp.Or(hostile.Title(s.texts, 300), "x")
+	harness.Git(t, dir, "commit", "--quiet", "--author", strings.NewReplacer("<", "(", ">", ")").Replace(name)+" <"+pusher+">", "--message", name)
+	harness.Git(t, dir, "push", "--quiet", "origin", "HEAD:"+r.ReleaseBranch)
 }
 
 // pusher is the address of a person with a hostile name.
@@ -641,6 +659,7 @@ func (w *strangerTests) outputsAreClean(t *testing.T, runs []*saying) {
 		require.Empty(t, hostile.InHTML(page), path)
 		w.pages = append(w.pages, page)
 	}
+	require.Contains(t, strings.Join(w.pages, ""), pusher, "the name of who pushed is shown")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	require.NotEmpty(t, w.chat)

@@ -215,3 +215,13 @@ func TestAReportCountsQuarantinedFailuresApartAndContainsTheWarning(t *testing.T
 	require.Contains(t, text, "Warning: test-go-1: a quarantined test &lt;b&gt;failed&lt;/b&gt;\n")
 	require.Contains(t, text, "- quarantined: `Test'<b>'` too late\n")
 }
+
+func TestNoEscapeOrCharacterOfAReportDividesASecret(t *testing.T) {
+	t.Parallel()
+	const secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	for _, split := range []string{"", "\u200b", "\u0600", "\x01"} {
+		d := views.RunDetails{}
+		d.GoalDescription = "Use " + secret[:12] + split + secret[12:]
+		require.NotContains(t, report.Markdown(d, ""), secret[12:], "%q", split)
+	}
+}
