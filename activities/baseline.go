@@ -36,7 +36,12 @@ func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (c
 	if err != nil {
 		return contract.BaselineResult{}, err
 	}
-	out := contract.BaselineResult{Key: b.Key, Stages: openChecks(b, in.Done)}
+	return summarize(run, b, in.Done), nil
+}
+
+// summarize returns the combined result of the checks of a baseline, and those that must run.
+func summarize(run store.Run, b store.Baseline, done bool) contract.BaselineResult {
+	out := contract.BaselineResult{Key: b.Key, Stages: openChecks(b, done)}
 	for _, c := range b.Checks {
 		r := c.Result
 		out.Summary = out.Summary.Add(r.Summary)
@@ -52,7 +57,7 @@ func (a *Activities) Baseline(ctx context.Context, in contract.BaselineInput) (c
 			out.Red = append(out.Red, r.Check.Name)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // unavailable reports whether a build or test check could not even start because something is not
@@ -93,17 +98,22 @@ func outdated(c store.BaselineCheck) bool {
 
 // openBaseline plans the checks of the base commit, and finds the known results.
 func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contract.Workspace) (store.Baseline, error) {
-	spec, err := specOf(run)
-	if err != nil {
-		return store.Baseline{}, err
-	}
-	spec.Verification = baselineSettings(spec.Verification)
 	view, err := a.Workspaces.View(ctx, ws, fmt.Sprintf("%d/source", run.ID))
 	if err != nil {
 		return store.Baseline{}, err
 	}
 	defer view.Close()
-	pipeline, err := checks.Plan(view.Path(), spec.Verification)
+	return a.openBaselineIn(ctx, run, ws, view.Path())
+}
+
+// openBaselineIn is openBaseline with the files of the base commit in a directory.
+func (a *Activities) openBaselineIn(ctx context.Context, run store.Run, ws contract.Workspace, dir string) (store.Baseline, error) {
+	spec, err := specOf(run)
+	if err != nil {
+		return store.Baseline{}, err
+	}
+	spec.Verification = baselineSettings(spec.Verification)
+	pipeline, err := checks.Plan(dir, spec.Verification)
 	if err != nil {
 		return store.Baseline{}, err
 	}

@@ -170,7 +170,9 @@ func (a *Activities) Integrate(ctx context.Context, in contract.IntegrateInput) 
 	return out, nil
 }
 
-// CleanUp removes a run's working directories and build caches on this host.
-func (a *Activities) CleanUp(ctx context.Context, runID int64) error {
-	return errors.Join(a.Workspaces.CleanUp(ctx, fmt.Sprint(runID)), a.caches().RemoveRun(runID))
+// CleanUp removes a run's working directories and build caches on this host. It reports whether there
+// were directories.
+func (a *Activities) CleanUp(ctx context.Context, runID int64) (bool, error) {
+	found, err := a.Workspaces.Holds(fmt.Sprint(runID))
+	return found, errors.Join(err, a.Workspaces.CleanUp(ctx, fmt.Sprint(runID)), a.caches().RemoveRun(runID))
 }

@@ -62,7 +62,19 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 		telemetry.ObserveEnvironment(map[bool]string{true: "kept", false: "made"}[p.kept], time.Since(started))
 	}
 	out.DurationMS = time.Since(started).Milliseconds()
-	return out, a.Store.SetRunEnvironment(ctx, run.ID, w.Digest, known.ID)
+	if err := a.Store.SetRunEnvironment(ctx, run.ID, w.Digest, known.ID); err != nil || !in.Baseline {
+		return out, err
+	}
+	if run, err = a.Store.Run(ctx, in.RunID); err != nil {
+		return out, err
+	}
+	b, err := a.openBaselineIn(ctx, run, in.Workspace, view.Path())
+	if err != nil {
+		return out, err
+	}
+	baseline := summarize(run, b, false)
+	out.Baseline = &baseline
+	return out, nil
 }
 
 // setupFor returns the stored setup that a run follows: the one that the environment

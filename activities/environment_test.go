@@ -296,6 +296,23 @@ func TestAnOutcomeThatIsNotKeptOutlastsThatAnotherRunAsks(t *testing.T) {
 	require.Empty(t, asked(h.run.ID, true).Stages)
 }
 
+func TestAnEnvironmentSaysWhichChecksOfTheBaseCommitMustRun(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	h.Config.Verification.Test.Command = "true"
+	require.Nil(t, h.setUpBy("true").Baseline, "it was not asked")
+	in := contract.EnvironmentInput{RunID: h.run.ID, Workspace: h.repo.Workspace(), Timeout: 60e9, Baseline: true}
+	env, err := h.Environment(t.Context(), in)
+	require.NoError(t, err)
+	b, err := h.Baseline(t.Context(), contract.BaselineInput{RunID: h.run.ID, Workspace: h.repo.Workspace()})
+	require.NoError(t, err)
+	require.NotEmpty(t, b.Stages)
+	require.Equal(t, b, *env.Baseline)
+	run, err := h.Store.Run(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.Equal(t, b.Key, run.Baseline)
+}
+
 func TestToolsOfAnotherVersionMakeABaselineOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")

@@ -91,6 +91,7 @@ func Roles() []Role {
 			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
 			register(r, contract.ActivityIntegrate, a.Integrate)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
+			register(r, contract.ActivityCleanUp, a.CleanUp)
 			register(r, contract.ActivityGate, a.JudgeChange)
 			register(r, contract.ActivityReviewDue, a.ReviewDue)
 			register(r, contract.ActivityPipelineRecord, a.PipelineRecord)

@@ -87,6 +87,8 @@ type EnvironmentInput struct {
 	RunID     int64         `json:"run_id"`
 	Workspace Workspace     `json:"workspace"`
 	Timeout   time.Duration `json:"timeout"` // of the set-up
+	// Baseline also asks for the checks of the base commit that have no result yet.
+	Baseline bool `json:"baseline,omitempty"`
 }
 
 // EnvironmentResult is an environment that exists, or the reason why it does not. A setup that
@@ -101,6 +103,8 @@ type EnvironmentResult struct {
 	Missing    []string `json:"missing,omitempty"` // tool chains that the repository requires and the worker lacks
 	Failure    *Failure `json:"failure,omitempty"`
 	Advice     string   `json:"advice,omitempty"` // with Failure: what a person can do about it
+	// Baseline is what Baseline of the input asked for, without Failure.
+	Baseline *BaselineResult `json:"baseline,omitempty"`
 }
 
 // BaselineInput is the input for listing the checks of a project that have no result for the base

@@ -120,7 +120,7 @@ type Record struct {
 	Run           *RunChange         `json:"run,omitempty"`
 	Begin         *ExecutionBegin    `json:"begin,omitempty"`
 	End           *ExecutionEnd      `json:"end,omitempty"`
-	EndEvents     int                `json:"end_events,omitempty"` // number of Events, from the first, that belong to End: they are written once
+	EndEvents     int                `json:"end_events,omitempty"` // number of Events, from the first, that belong to End or, without it, to what was before Begin: they are written once
 	Events        []EventDraft       `json:"events,omitempty"`
 	Heals         []HealNote         `json:"heals,omitempty"`
 	Interventions []InterventionNote `json:"interventions,omitempty"`

@@ -2,11 +2,14 @@ package workflows
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
@@ -22,10 +25,14 @@ type fakeEnvironment struct {
 
 func withFakeEnvironment(w *runFixture, s *fakeEnvironment) {
 	next := func(n int, of int) int { return min(n, of-1) }
-	w.env.RegisterActivityWithOptions(func(context.Context, contract.EnvironmentInput) (contract.EnvironmentResult, error) {
+	w.env.RegisterActivityWithOptions(func(_ context.Context, in contract.EnvironmentInput) (contract.EnvironmentResult, error) {
 		w.mu.Lock()
 		s.setups++
 		out := s.envs[next(s.setups-1, len(s.envs))]
+		if in.Baseline && out.Failure == nil && w.fail[contract.ActivityEnvironment] == nil {
+			s.asked = append(s.asked, contract.BaselineInput{RunID: in.RunID, Workspace: in.Workspace})
+			out.Baseline = &s.baselines[next(len(s.asked)-1, len(s.baselines))]
+		}
 		w.mu.Unlock()
 		return out, w.failing(contract.ActivityEnvironment)
 	}, activity.RegisterOptions{Name: contract.ActivityEnvironment})
@@ -103,6 +110,37 @@ func TestAKeptBaselineRunsNoCheck(t *testing.T) {
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, prepared()).Status)
 	require.Len(t, s.asked, 1)
 	require.NotContains(t, w.events(), contract.EventBaselineStarted)
+}
+
+func TestAPreparedRunShowsWhatIsThereWhenThePlannerBegins(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	s := &fakeEnvironment{envs: []contract.EnvironmentResult{{Digest: "e1", Kept: true}}, baselines: []contract.BaselineResult{{Key: "k1"}}}
+	withFakeEnvironment(w, s)
+	shown := map[string]int{}
+	w.env.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
+		of := args.Get(0).(temporal.SearchAttributes)
+		for key, value := range of.GetUntypedValues() {
+			shown[fmt.Sprint(key.GetName(), "=", value)]++
+		}
+	}).Return(nil)
+	require.Equal(t, contract.StatusDone, w.orchestrate(t, prepared()).Status)
+	var begin contract.Record
+	for _, r := range w.records {
+		if r.Begin != nil {
+			begin = r
+			break
+		}
+	}
+	require.Equal(t, 2, begin.EndEvents, "they are not written again by a replay from the planner")
+	require.Equal(t, contract.EventEnvironmentReady, begin.Events[0].Type)
+	require.Equal(t, contract.EventBaselineReady, begin.Events[1].Type)
+	require.Equal(t, contract.PhasePlanner.Started(), begin.Events[2].Type)
+	require.NotContains(t, shown, contract.AttributeStatus+"=pending", "it was started with that")
+	for value, n := range shown {
+		require.Equal(t, 1, n, "%s is written when it changes", value)
+	}
+	require.Contains(t, shown, contract.AttributeStatus+"=done")
 }
 
 func TestABrokenBuildOfTheBaseCommitEndsNeitherItsChecksNorTheRun(t *testing.T) {

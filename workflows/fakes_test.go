@@ -311,7 +311,7 @@ func (w *runFixture) registerTestAndRelease() {
 		}
 		return w.markers(in), nil
 	})
-	w.register(contract.ActivityCleanUp, func(context.Context, int64) error { return nil })
+	w.register(contract.ActivityCleanUp, func(context.Context, int64) (bool, error) { return true, nil })
 }
 
 // commitOf returns the names of the released commits: c0ffee, then c0ffee2.
@@ -541,7 +541,7 @@ func runInput(change ...func(*contract.Settings)) contract.RunInput {
 	for _, c := range change {
 		c(&s)
 	}
-	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s}
+	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s, Logic: contract.LogicLean}
 }
 
 // onePlan returns a plan of steps without dependencies.

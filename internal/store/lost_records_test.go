@@ -283,6 +283,51 @@ func TestAStepThatEndedInALostRecordIsNotRecordedWithAnotherEnd(t *testing.T) {
 	require.Len(t, b.all(t), 2, "created, completed")
 }
 
+func TestWhatWasBeforeAPhaseIsWrittenOnceWhateverIsRepeated(t *testing.T) {
+	t.Parallel()
+	ready := contract.EventDraft{Type: contract.EventEnvironmentReady}
+	together := began(contract.PhasePlanner)
+	together.EndEvents, together.Events = 1, append([]contract.EventDraft{ready}, together.Events...)
+	apart := contract.Record{Run: &contract.RunChange{Status: contract.StatusPaused}, EndEvents: 1, Events: []contract.EventDraft{ready}}
+	for name, repeated := range map[string][2][]contract.Record{
+		"as before":            {{together}, {together}},
+		"then after a pause":   {{together}, {apart, began(contract.PhasePlanner)}},
+		"then without it":      {{apart, began(contract.PhasePlanner)}, {together}},
+		"apart, by its number": {{apart, began(contract.PhasePlanner)}, {pauses(), apart, began(contract.PhasePlanner)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			for attempt, records := range repeated {
+				for i, r := range records {
+					_, err := b.recordTask(int64(3+4*attempt), int64(1+i), r)
+					require.NoError(t, err)
+				}
+			}
+			kinds := map[contract.EventType]int{}
+			for _, e := range b.all(t) {
+				kinds[e.Type]++
+			}
+			require.Equal(t, 1, kinds[contract.EventEnvironmentReady])
+			require.Equal(t, 1, kinds[contract.PhasePlanner.Started()])
+			executions, err := b.Executions(t.Context(), b.First.ID)
+			require.NoError(t, err)
+			require.Len(t, executions, 1)
+
+			again := together
+			again.RunID, again.Seq, again.At = b.First.ID, 1, time.Now()
+			_, err = b.Record(t.Context(), store.Source{WorkflowID: b.Source().WorkflowID, WorkflowRunID: "reset"}, again)
+			require.NoError(t, err)
+			kinds = map[contract.EventType]int{}
+			for _, e := range b.all(t) {
+				kinds[e.Type]++
+			}
+			require.Equal(t, 1, kinds[contract.EventEnvironmentReady], "a reset workflow does not repeat the preparation")
+			require.Equal(t, 2, kinds[contract.PhasePlanner.Started()])
+		})
+	}
+}
+
 func TestAnApprovalThatEndedInAForgottenRecordIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

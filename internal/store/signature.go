@@ -24,12 +24,14 @@ func signature(r contract.Record) string {
 		ended.WriteString("over ")
 	}
 	events := r.Events
+	own := min(max(r.EndEvents, 0), len(events))
 	if r.End != nil {
 		// The outcome is not included: an execution ends only once.
 		fmt.Fprintf(&ended, "end %d ", r.End.ExecutionID)
-		own := min(max(r.EndEvents, 0), len(events))
-		write(&ended, events[:own])
-		events = events[own:]
+	}
+	write(&ended, events[:own])
+	events = events[own:]
+	if r.End != nil {
 		if r.EndEvents == 0 && len(events) > 0 { // the events belong to that end
 			fmt.Fprintf(&told, "end %d ", r.End.ExecutionID)
 		}

@@ -14,19 +14,12 @@ import (
 // CleanUp removes the directories of a key and of all keys below it: "42" includes "42/step-001/1",
 // but not "421". It waits until they are no longer in use. Some are kept as spares, under no key.
 func (m *Manager) CleanUp(ctx context.Context, key string) error {
-	name, err := dirName(strings.TrimSuffix(key, "/"))
-	if err != nil {
-		return err
-	}
-	names, err := m.dirNames()
+	dirs, err := m.dirsOf(key)
 	if err != nil {
 		return err
 	}
 	var failed error
-	for _, dir := range names {
-		if dir != name && !strings.HasPrefix(dir, name+"+") {
-			continue
-		}
+	for _, dir := range dirs {
 		lock, err := m.locks.exclusive(ctx, m.dirLock(dir))
 		if err != nil {
 			return err
@@ -34,6 +27,25 @@ func (m *Manager) CleanUp(ctx context.Context, key string) error {
 		failed = errors.Join(failed, m.retire(lock, dir))
 	}
 	return failed
+}
+
+// Holds reports whether there are directories of a key, or of keys below it.
+func (m *Manager) Holds(key string) (bool, error) {
+	dirs, err := m.dirsOf(key)
+	return len(dirs) > 0, err
+}
+
+// dirsOf returns the directories of a key and of all keys below it.
+func (m *Manager) dirsOf(key string) ([]string, error) {
+	name, err := dirName(strings.TrimSuffix(key, "/"))
+	if err != nil {
+		return nil, err
+	}
+	names, err := m.dirNames()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(names, func(dir string) bool { return dir != name && !strings.HasPrefix(dir, name+"+") }), nil
 }
 
 // Sweep removes the directories of every key whose first part, such as the "42" of "42/step-001/1",

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -21,7 +22,8 @@ type snapshot struct {
 	Paused   bool              `json:"paused,omitempty"`
 	OneStep  bool              `json:"one_step,omitempty"`
 	Changed  bool              `json:"changed,omitempty"`
-	Shown    bool              `json:"error_type_shown,omitempty"`
+	Failed   bool              `json:"error_type_shown,omitempty"` // Temporal shows the class of a failure
+	Shown    shown             `json:"shown"`
 	Workers  map[string]string `json:"workers,omitempty"` // chosen for a phase or step
 	Commands []string          `json:"commands,omitempty"`
 	Checks   []string          `json:"checks,omitempty"`
@@ -41,7 +43,10 @@ func (r *run) restore(raw json.RawMessage) (*snapshot, error) {
 		return nil, err
 	}
 	r.State, r.runDeadline, r.rows.Seq = s.State, s.Deadline, s.Records
-	r.controls.paused, r.controls.oneStep, r.controls.changed, r.errorTypeShown = s.Paused, s.OneStep, s.Changed, s.Shown
+	r.controls.paused, r.controls.oneStep, r.controls.changed, r.shown = s.Paused, s.OneStep, s.Changed, s.Shown
+	if s.Failed {
+		r.shown.ErrorType = cmp.Or(r.shown.ErrorType, contract.ClassRuntime) // earlier code did not note which
+	}
 	for _, key := range workflow.DeterministicKeys(s.Workers) {
 		r.affinities[key] = r.newAffinity(key, s.Workers[key])
 	}
@@ -71,7 +76,7 @@ func (r *run) continueAsNew(ctx workflow.Context, next contract.Phase) error {
 	}
 	s := snapshot{
 		State: r.State, Next: next, Records: r.rows.Seq, Deadline: r.runDeadline,
-		Paused: r.controls.paused, OneStep: r.controls.oneStep, Changed: r.controls.changed, Shown: r.errorTypeShown,
+		Paused: r.controls.paused, OneStep: r.controls.oneStep, Changed: r.controls.changed, Failed: r.shown.ErrorType != "", Shown: r.shown,
 		Workers: map[string]string{}, Commands: r.commands.Applied(), Checks: r.checks.Applied(),
 	}
 	for _, key := range workflow.DeterministicKeys(r.affinities) {

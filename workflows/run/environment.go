@@ -24,6 +24,8 @@ func (r *run) prepare(ctx workflow.Context) *contract.Failure {
 		switch {
 		case failure != nil:
 			return failure
+		case problem == nil && r.completed != nil:
+			return nil // it is written when the planner begins
 		case problem == nil:
 			return r.failureOf(options.NewTask(ctx))
 		case r.in.Settings.PrepareOnly: // the requester gets the problem as the result
@@ -41,9 +43,9 @@ func (r *run) tryToPrepare(ctx workflow.Context, agent *environmentAgent) (*setu
 	if failure := r.awaitUnpaused(ctx); failure != nil {
 		return nil, failure
 	}
-	problem, failure := r.setUp(ctx)
+	known, problem, failure := r.setUp(ctx)
 	if failure == nil && problem == nil && r.in.Settings.Environment.Baseline {
-		problem, failure = r.baseline(ctx)
+		problem, failure = r.baseline(ctx, known)
 	}
 	if failure == nil {
 		failure = r.judgeSetup(ctx, agent, problem)
@@ -73,34 +75,50 @@ type setupProblem struct {
 	ran   bool   // the checks of the baseline could run
 }
 
-// setUp gets the environment of the base commit.
-func (r *run) setUp(ctx workflow.Context) (*setupProblem, *contract.Failure) {
+// setUp gets the environment of the base commit, and what is known about its checks; nil: nothing.
+func (r *run) setUp(ctx workflow.Context) (*contract.BaselineResult, *setupProblem, *contract.Failure) {
 	s := r.in.Settings
 	if _, err := r.transition(ctx, records.EventRecord(contract.EventEnvironmentStarted, nil)); err != nil {
-		return nil, r.failureOf(err)
+		return nil, nil, r.failureOf(err)
 	}
 	var env contract.EnvironmentResult
 	err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, s.Environment.Timeout+options.LongWork, contract.ActivityEnvironment, contract.EnvironmentInput{
-		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout,
+		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout, Baseline: s.Environment.Baseline && r.lean(),
 	}).Get(ctx, &env)
 	if err != nil {
-		return r.prepareFailed(ctx, err)
+		problem, failure := r.prepareFailed(ctx, err)
+		return nil, problem, failure
 	}
 	if env.Failure == nil {
-		_, err = r.transition(ctx, records.EventRecord(contract.EventEnvironmentReady, map[string]any{
+		err = r.prepared(ctx, contract.EventEnvironmentReady, map[string]any{
 			"environment": env.Digest, "kept": env.Kept, "bytes": env.Bytes, "files": env.Files, "duration_ms": env.DurationMS,
 			"summary": env.Summary, "missing": env.Missing,
-		}))
-		return nil, r.failureOf(err)
+		})
+		return env.Baseline, nil, r.failureOf(err)
 	}
 	_, err = r.transition(ctx, records.EventRecord(contract.EventEnvironmentError, map[string]any{
 		"error_type": env.Failure.Class, "error_code": env.Failure.Code, "error_message": env.Failure.Message, "cause": env.Failure.Cause,
 		"missing": env.Missing, "duration_ms": env.DurationMS, "advice": env.Advice,
 	}))
-	return &setupProblem{
+	return nil, &setupProblem{
 		Question: contract.Question{Reason: env.Failure.Message, ActionRequired: env.Advice},
 		class:    env.Failure.Class, code: env.Failure.Code, cause: env.Failure.Cause, agent: true,
 	}, r.failureOf(err)
+}
+
+// prepared adds an event of the preparation to the next record: usually the planner begins at once, and both are
+// one record. A replay from the planner does not write it again.
+func (r *run) prepared(ctx workflow.Context, kind contract.EventType, payload map[string]any) error {
+	if !r.lean() {
+		_, err := r.transition(ctx, records.EventRecord(kind, payload))
+		return err
+	}
+	if r.completed == nil {
+		r.completed = &contract.Record{}
+	}
+	r.completed.Events = append(r.completed.Events, contract.EventDraft{Type: kind, Payload: payload})
+	r.completed.EndEvents = len(r.completed.Events)
+	return nil
 }
 
 // prepareFailed records that the preparation failed. A person may be able to help, unless the run
@@ -129,14 +147,16 @@ func (r *run) prepareFailed(ctx workflow.Context, err error) (*setupProblem, *co
 
 // baseline runs the checks that have no result for the base commit yet, stage after
 // stage as after a change, and returns the combined result.
-func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) {
+func (r *run) baseline(ctx workflow.Context, known *contract.BaselineResult) (*setupProblem, *contract.Failure) {
 	var b contract.BaselineResult
 	ask := func(done bool) error {
 		return r.affinityOf(contract.PhaseTester, "").Execute(ctx, options.LongWork, contract.ActivityBaseline, contract.BaselineInput{
 			RunID: r.in.RunID, Workspace: r.in.Settings.Repo.Workspace(), Done: done,
 		}).Get(ctx, &b)
 	}
-	if err := ask(false); err != nil {
+	if known != nil {
+		b = *known
+	} else if err := ask(false); err != nil {
 		return r.prepareFailed(ctx, err)
 	}
 	if len(b.Stages) > 0 {
@@ -146,6 +166,7 @@ func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) 
 		if err := r.runBaseline(ctx, b); err != nil {
 			return r.prepareFailed(ctx, err)
 		}
+		b = contract.BaselineResult{}
 		if err := ask(true); err != nil {
 			return r.prepareFailed(ctx, err)
 		}
@@ -156,7 +177,7 @@ func (r *run) baseline(ctx workflow.Context) (*setupProblem, *contract.Failure) 
 	if len(b.Unjudged) > 0 {
 		ready["unjudged"] = b.Unjudged
 	}
-	if _, err := r.transition(ctx, records.EventRecord(contract.EventBaselineReady, ready)); err != nil {
+	if err := r.prepared(ctx, contract.EventBaselineReady, ready); err != nil {
 		return nil, r.failureOf(err)
 	}
 	return r.problemOf(b), nil

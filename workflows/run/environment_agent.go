@@ -63,6 +63,9 @@ func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem 
 	if agent.proposed == 0 || !ran && (problem == nil || !problem.agent) {
 		return nil // nothing was proven: the machine failed, or there is no baseline
 	}
+	if err := r.flush(ctx); err != nil {
+		return r.failureOf(err)
+	}
 	in := contract.JudgeSetupInput{RunID: r.in.RunID, Setup: agent.proposed, Proven: ran}
 	if !in.Proven {
 		in.Why = problem.Reason

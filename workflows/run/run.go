@@ -65,7 +65,7 @@ type run struct {
 	judging           bool                                    // a change of labels is being judged
 	relabels          int                                     // judgements of labels since a person answered
 	relabelledAt      time.Time                               // when the last one began
-	errorTypeShown    bool                                    // Temporal shows the class of a failure
+	shown             shown                                   // in Temporal
 	deliberation      workflow.ChildWorkflowFuture            // the latest one about the plan; nil: none
 	knownMemberModels map[contract.Agent]contract.ModelChoice // models of the deliberation's members, as last sent to them
 }
@@ -78,6 +78,7 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 		rows:       records.NewRecorder(ctx, in.RunID),
 		reachable:  map[string]bool{},
 		affinities: map[string]*affinity.Affinity{},
+		shown:      shown{Phase: contract.PhasePlanner, Status: contract.StatusPending}, // as it was started with
 	}
 	if f := in.Settings.Fork; f != nil {
 		r.keepSteps(f.Kept)
@@ -367,12 +368,21 @@ func (r *run) finish(ctx workflow.Context, failure *contract.Failure) (contract.
 	return contract.RunResult{RunID: r.in.RunID, Status: r.Status, Branch: r.Branch, Commit: r.Commit, Failure: failure}, nil
 }
 
-// cleanUp removes the run's directories on the host that most likely has them; each worker sweeps
-// its own later. They are caches: leftovers only cost disk space, so a failure is only logged.
+// cleanUp removes the run's directories on the host that most likely has them: that of the workflow, if it has
+// any, else one of a builder. Each worker sweeps its own later. They are caches: leftovers only cost disk space,
+// so a failure is only logged.
 func (r *run) cleanUp(ctx workflow.Context) {
-	activity := options.Remote(ctx, contract.QueueBuilder, options.CleanUpTimeout)
-	activity = workflow.WithScheduleToCloseTimeout(activity, options.CleanUpTimeout)
-	if err := workflow.ExecuteActivity(activity, contract.ActivityCleanUp, r.in.RunID).Get(ctx, nil); err != nil {
+	found := false
+	var err error
+	if r.lean() {
+		err = workflow.ExecuteLocalActivity(options.LocalOnce(ctx), contract.ActivityCleanUp, r.in.RunID).Get(ctx, &found)
+	}
+	if err == nil && !found {
+		activity := options.Remote(ctx, contract.QueueBuilder, options.CleanUpTimeout)
+		activity = workflow.WithScheduleToCloseTimeout(activity, options.CleanUpTimeout)
+		err = workflow.ExecuteActivity(activity, contract.ActivityCleanUp, r.in.RunID).Get(ctx, nil)
+	}
+	if err != nil {
 		r.log.Warn("Could not remove the run's working directories; the worker's sweep will remove them", "error", err)
 	}
 }
@@ -538,19 +548,7 @@ func (r *run) timeLeft(ctx workflow.Context, most time.Duration) time.Duration {
 // transition writes the run's current state with its events, and shows it in Temporal's search
 // attributes.
 func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.RecordResult, error) {
-	attributes := []temporal.SearchAttributeUpdate{
-		options.KeyPhase.ValueSet(string(r.Phase)),
-		options.KeyStatus.ValueSet(string(r.Status)),
-	}
-	switch {
-	case r.Failure != nil:
-		attributes = append(attributes, options.KeyErrorType.ValueSet(string(r.Failure.Class)))
-		r.errorTypeShown = true
-	case r.errorTypeShown: // healed
-		attributes = append(attributes, options.KeyErrorType.ValueUnset())
-		r.errorTypeShown = false
-	}
-	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
+	if err := r.show(ctx); err != nil {
 		return contract.RecordResult{}, err
 	}
 	return r.rows.WriteLatest(ctx, func() contract.Record {
@@ -561,6 +559,42 @@ func (r *run) transition(ctx workflow.Context, rec contract.Record) (contract.Re
 		rec.Run = r.RowChange()
 		return rec
 	})
+}
+
+// lean reports whether the run was started by code that saves events: see contract.LogicLean.
+func (r *run) lean() bool { return r.in.Logic >= contract.LogicLean }
+
+// shown are the values of Temporal's search attributes that follow the run's state.
+type shown struct {
+	Phase     contract.Phase  `json:"phase,omitempty"`
+	Status    contract.Status `json:"status,omitempty"`
+	ErrorType contract.Class  `json:"error_type,omitempty"`
+}
+
+// show updates Temporal's search attributes, of which each update costs a write of its own, if they have changed.
+func (r *run) show(ctx workflow.Context) error {
+	now, always := shown{Phase: r.Phase, Status: r.Status}, !r.lean()
+	if r.Failure != nil {
+		now.ErrorType = r.Failure.Class
+	}
+	var attributes []temporal.SearchAttributeUpdate
+	if always || now.Phase != r.shown.Phase {
+		attributes = append(attributes, options.KeyPhase.ValueSet(string(now.Phase)))
+	}
+	if always || now.Status != r.shown.Status {
+		attributes = append(attributes, options.KeyStatus.ValueSet(string(now.Status)))
+	}
+	switch {
+	case now.ErrorType != "" && (always || now.ErrorType != r.shown.ErrorType):
+		attributes = append(attributes, options.KeyErrorType.ValueSet(string(now.ErrorType)))
+	case now.ErrorType == "" && r.shown.ErrorType != "": // healed
+		attributes = append(attributes, options.KeyErrorType.ValueUnset())
+	}
+	if len(attributes) == 0 {
+		return nil
+	}
+	r.shown = now
+	return workflow.UpsertTypedSearchAttributes(ctx, attributes...)
 }
 
 // failureOf turns an error of the workflow's own work into a failure, nil for none.

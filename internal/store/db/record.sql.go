@@ -294,6 +294,11 @@ WITH prior AS (
     -- The end of an execution is announced once, even if a reset workflow reaches it
     -- again.
     WHERE CASE WHEN n > $34::int THEN NOT EXISTS (SELECT FROM again)
+               -- Without an end, what they are about was before the phase that a reset workflow begins with.
+               WHEN $7 = 0 THEN NOT EXISTS (SELECT FROM timely t WHERE t.takes_over) AND NOT EXISTS (
+                   SELECT FROM orchestrator_records f
+                   WHERE f.workflow_id = $1 AND f.workflow_run_id = $2 AND f.seq < 0
+                     AND split_part(f.signature, '|', 1) = split_part($4, '|', 1))
                ELSE NOT EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $7 AND e.status <> 'running') END
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)

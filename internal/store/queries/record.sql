@@ -265,6 +265,11 @@ WITH prior AS (
     -- The end of an execution is announced once, even if a reset workflow reaches it
     -- again.
     WHERE CASE WHEN n > @end_events::int THEN NOT EXISTS (SELECT FROM again)
+               -- Without an end, what they are about was before the phase that a reset workflow begins with.
+               WHEN @end_execution = 0 THEN NOT EXISTS (SELECT FROM timely t WHERE t.takes_over) AND NOT EXISTS (
+                   SELECT FROM orchestrator_records f
+                   WHERE f.workflow_id = @workflow_id AND f.workflow_run_id = @workflow_run_id AND f.seq < 0
+                     AND split_part(f.signature, '|', 1) = split_part(@signature, '|', 1))
                ELSE NOT EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = @end_execution AND e.status <> 'running') END
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
