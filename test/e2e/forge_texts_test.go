@@ -477,21 +477,6 @@ func (s *saying) push(t *testing.T, r views.RunDetails) {
 	harness.Git(t, dir, "push", "--quiet", "origin", "HEAD:"+r.ReleaseBranch)
 }
 
-// pusher is the address of a person with a hostile name.
-const pusher = "mallory@example.com"
-
-// push pushes a commit of a person with a hostile name to the branch of a run.
-func (s *saying) push(t *testing.T, r views.RunDetails) {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "clone")
-	harness.Git(t, t.TempDir(), "clone", "--quiet", "--branch", r.ReleaseBranch, s.clone, dir)
-	harness.WriteFiles(t, dir, map[string]string{"by-hand.txt": "by hand\n"})
-	harness.Git(t, dir, "add", "--all")
-	name := cmp.Or(hostile.Title(s.texts, 300), "x")
-	harness.Git(t, dir, "commit", "--quiet", "--author", strings.NewReplacer("<", "(", ">", ")").Replace(name)+" <"+pusher+">", "--message", name)
-	harness.Git(t, dir, "push", "--quiet", "origin", "HEAD:"+r.ReleaseBranch)
-}
-
 // merged merges the pull request of a run, and waits for the end of its watch.
 func (w *strangerTests) merged(t *testing.T, s *saying) {
 	t.Helper()
