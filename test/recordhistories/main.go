@@ -128,7 +128,7 @@ var endings = []ending{
 	{name: "good", scenario: "good"},
 	{name: "plan-only", scenario: "good", args: []string{"--plan-only"}},
 	{name: "approved", scenario: "good", args: []string{"--approve-release"}, steer: []string{"approve"}, when: contract.StatusWaitingForApproval},
-	{name: "protected-approved", scenario: quick, args: []string{"--push", "--set", "git.protected=[two.txt]"}, steer: []string{"approve"}, when: contract.StatusWaitingForApproval},
+	{name: "protected-approved", scenario: quick, args: []string{"--push", "--set", "git.protected=[one.txt]"}, steer: []string{"approve"}, when: contract.StatusWaitingForApproval},
 	{name: "rejected", scenario: "good", args: []string{"--approve-plan"}, steer: []string{"reject"}, when: contract.StatusWaitingForApproval},
 	{name: "expired", scenario: "good", args: []string{"--approve-plan", "--set", "execution.approval.wait=1s"}},
 	{name: "stopped", scenario: "good", steer: []string{"stop"}, when: "builder_running"},

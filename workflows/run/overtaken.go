@@ -101,7 +101,8 @@ func (r *run) takePush(ctx workflow.Context) (back contract.Phase, end *contract
 	return r.continueFromPush(ctx)
 }
 
-// beforeRetry looks at the branch before another attempt for which a person has asked, who may have pushed a fix.
+// beforeRetry looks at the branch before another attempt for which a person has asked: people may have pushed a
+// fix.
 func (r *run) beforeRetry(ctx workflow.Context) (back contract.Phase, end *contract.Failure, done bool) {
 	if !r.pushesFirst || !r.Watch.On {
 		return "", nil, false
