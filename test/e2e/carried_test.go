@@ -31,12 +31,15 @@ var recordTo = flag.String("record-histories", "", "directory to which the histo
 
 // TestAnIssueBecomesAMergedPullRequest labels an issue on a real Gitea. The run that this triggers stays
 // with its pull request: a reviewer's comment is carried out and answered, a person's push is built on, a
-// red check is fixed on top of it, a conflict with the base is resolved, and once it is approved, the merge
-// queue merges it, which closes the issue and ends the watch.
+// red check is fixed on top of it, a conflict with the base is resolved by a person's push while the run asks for
+// help and another one by the run, and once it is approved, the merge queue merges it, which closes the issue and
+// ends the watch.
 func TestAnIssueBecomesAMergedPullRequest(t *testing.T) {
 	t.Parallel()
 	c := newCarried(t, gitea.Start(t), "20ms", "", "")
-	for _, s := range c.steps() {
+	steps := c.steps()
+	conflict := slices.IndexFunc(steps, func(s carriedStep) bool { return s.name == baseConflicts })
+	for _, s := range slices.Insert(steps, conflict, carriedStep{"a person resolves a conflict", c.conflictsForAPerson, c.isResolvedByHand}) {
 		s.do(t)
 		s.follows(t)
 	}
@@ -56,6 +59,7 @@ type carried struct {
 	instructed string           // the commit that carries out the comment
 	theirs     string           // the commit that a person pushed
 	base       string           // the commit of the base that conflicts
+	resolved   string           // the commit by which a person resolved an earlier conflict, if there was one
 	candidate  string           // the commit that the merge queue tests
 }
 
@@ -70,6 +74,7 @@ type carriedStep struct {
 func newCarried(t *testing.T, server *gitea.Server, latency, settings, more string, env ...string) *carried {
 	t.Helper()
 	rules := first(quickRules(latency),
+		rule(on("agent", "repair", "contains", "nobody can resolve"), calls(harness.Finish("Nobody can resolve it.")), 300),
 		rule(on("agent", "repair", "contains", "person.txt is rude"),
 			calls(call("edit_file", "path", "person.txt", "old_text", "rude", "new_text", "kind"), harness.Finish("Said it kindly.")), 300),
 		rule(on("agent", "repair", "contains", "the branch conflicts with commit"),
@@ -79,13 +84,16 @@ func newCarried(t *testing.T, server *gitea.Server, latency, settings, more stri
 	).Named("carried")
 	c := &carried{path: newRepository(t, server), dir: filepath.Join(t.TempDir(), "carried")}
 	c.forgeTests = startForge(t, server, rules, "poll: 1s, poll_limit: 10000"+settings,
-		"merge: {when: approved, approvals: 1, checks: [ci/tone], check_poll: 200ms}",
+		"update_interval: 1s, merge: {when: approved, approvals: 1, checks: [ci/tone], check_poll: 200ms}",
 		fmt.Sprintf("triggers: {label: {on: issue, forge: work, repository: %q, repo: %q, label: ready, release: pull_request, "+
-			"settings: {git.stay: 1h, gate.approver: not_author}}}\n%s", c.path, c.dir, more), env...)
+			"settings: {git.stay: 1h, git.max_repairs: '4', gate.approver: not_author}}}\n%s", c.path, c.dir, more), env...)
 	c.fill(t, c.path, c.dir)
 	c.issue = server.Issue(t, server.Owner, c.path, harness.Goal("carried"), "Please.")
 	return c
 }
+
+// baseConflicts is the step in which the run resolves a conflict with the base.
+const baseConflicts = "the base conflicts"
 
 // steps are the steps, in order.
 func (c *carried) steps() []carriedStep {
@@ -100,7 +108,7 @@ func (c *carried) steps() []carriedStep {
 		}, c.answersTheComment},
 		{"a person pushes", func(t *testing.T) { c.theirs = c.pushes(t, c.path, c.run.ReleaseBranch, "person.txt", "rude\n") }, c.continues},
 		{"a check fails", func(t *testing.T) { c.forge.Status(t, c.path, c.theirs, "ci/tone", "failure", "person.txt is rude") }, c.fixesTheCheck},
-		{"the base conflicts", func(t *testing.T) { c.base = c.pushes(t, c.path, "main", "step-001.txt", "from the base\n") }, c.resolvesTheConflict},
+		{baseConflicts, func(t *testing.T) { c.base = c.pushes(t, c.path, "main", "step-001.txt", "from the base\n") }, c.resolvesTheConflict},
 		{"the pull request is approved", func(t *testing.T) {
 			c.forge.Do(t, c.forge.Reviewer, http.MethodPost, fmt.Sprintf("/repos/%s/pulls/%d/reviews", c.path, c.number),
 				map[string]any{"event": "APPROVED", "body": "Good.", "commit_id": c.run.ReleaseCommit}, nil)
@@ -157,14 +165,44 @@ func (c *carried) fixesTheCheck(t *testing.T) {
 	require.Equal(t, 1, verdict.FilesTotal, "what the person pushed is not judged")
 }
 
+// conflictsForAPerson makes the base conflict in a way that the agent does not resolve, waits until the run asks a
+// person, and resolves the conflict by a push.
+func (c *carried) conflictsForAPerson(t *testing.T) {
+	t.Helper()
+	c.pushes(t, c.path, "main", "person.txt", "nobody can resolve this\n")
+	c.AwaitRun(t, c.Store(t), c.id, "asking a person", longest, func(r store.Run) bool { return r.Status == contract.StatusWaitingForApproval })
+	clone := filepath.Join(t.TempDir(), "resolved")
+	harness.Git(t, c.Dir, "clone", "--quiet", "--branch", c.run.ReleaseBranch, c.forge.CloneURL(c.forge.Reviewer, c.path), clone)
+	harness.Git(t, clone, "merge", "--quiet", "--strategy", "ours", "--message", "Keep it kind", "origin/main")
+	harness.Git(t, clone, "push", "--quiet", "origin", c.run.ReleaseBranch)
+	c.resolved = harness.Git(t, clone, "rev-parse", "HEAD")
+}
+
+// isResolvedByHand waits until the run has dropped its own work on the conflict, and watches its branch again.
+func (c *carried) isResolvedByHand(t *testing.T) {
+	t.Helper()
+	before := c.run.ReleaseCommit
+	c.AwaitRun(t, c.Store(t), c.id, "done again", longest, func(r store.Run) bool { return r.Status == contract.StatusDone })
+	c.run = c.Inspect(t, c.id)
+	require.Equal(t, before, c.run.ReleaseCommit, "the run released nothing")
+	require.Equal(t, c.resolved, c.run.PullRequests[0].Commit)
+	require.Equal(t, c.resolved, c.forge.Head(t, c.path, c.run.ReleaseBranch), "the push is as it was")
+	require.Equal(t, 2, countEvents(c.run, contract.EventStayPushed))
+	require.Equal(t, 1, countEvents(c.run, contract.EventInterventionResolved), "the question is answered")
+	require.Zero(t, countEvents(c.run, contract.EventStayUpdated))
+}
+
 // resolvesTheConflict waits until the run has merged the base into its branch.
 func (c *carried) resolvesTheConflict(t *testing.T) {
 	t.Helper()
-	before := c.run.ReleaseCommit
+	before, updates := c.run.ReleaseCommit, 1
+	if c.resolved != "" {
+		before, updates = c.resolved, 2
+	}
 	c.run = c.movedOn(t, c.path, c.run)
 	require.Equal(t, before+" "+c.base, harness.Git(t, c.dir, "log", "-1", "--format=%P", c.run.ReleaseCommit), "the base is merged")
 	require.Equal(t, "both", harness.Git(t, c.dir, "show", c.run.ReleaseCommit+":step-001.txt"))
-	require.Equal(t, 1, countEvents(c.run, contract.EventStayUpdating))
+	require.Equal(t, updates, countEvents(c.run, contract.EventStayUpdating))
 	require.Equal(t, 1, countEvents(c.run, contract.EventStayUpdated))
 	verdict := c.run.Gate[len(c.run.Gate)-1]
 	require.Equal(t, contract.GateRelease, verdict.Stage)

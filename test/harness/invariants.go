@@ -303,8 +303,8 @@ func (c *checked) releasedOnce() {
 	sorted := slices.Compact(slices.Sorted(slices.Values(steps)))
 	require.Len(c, steps, len(sorted), c.which("no step was committed twice: %v", steps))
 	require.Equal(c, []string{fmt.Sprint(c.id)}, slices.Compact(runs), c.which("all commits are from this run"))
-	merges := strings.Fields(Git(c, c.run.Repo, "rev-list", "--merges", c.run.BaseCommit+".."+branch))
-	require.LessOrEqual(c, len(merges), c.count(contract.EventStayUpdated, ""), c.which("the branch has no merges except with its base: %v", merges))
+	merges := strings.Fields(Git(c, c.run.Repo, "log", "--merges", "--format=%(trailers:key=RGPT-Run,valueonly)", c.run.BaseCommit+".."+branch))
+	require.LessOrEqual(c, len(merges), c.count(contract.EventStayUpdated, ""), c.which("the run has made no merges except with its base"))
 }
 
 // judged checks that exactly what was released was allowed by the policy gate, or approved by a person,
