@@ -165,7 +165,7 @@ func TestHostileTextIsShownWithoutWhatIsNotVisibleAndWithoutSecrets(t *testing.T
 		w.Add(model.DeltaArguments, `{"path":"\x1b`+"\x1b[2J"+token+`"}`)
 		pass(every)
 		last := a.last(t)
-		require.Equal(t, "a[31mbcd \n"+strings.Repeat("<b>", 10)+" ", last.Text)
+		require.Equal(t, "a[31mbcd  \n"+strings.Repeat("<b>", 10)+" ", last.Text)
 		require.NotContains(t, last.Tool+last.Path, "\x1b")
 		require.NotContains(t, last.Tool+last.Path, token[4:12])
 		w.Add(model.DeltaText, strings.Repeat("x", 40_000)+" the token is "+token[:15])
