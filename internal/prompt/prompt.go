@@ -180,8 +180,8 @@ func Unfenced(text string) string { return defused(text) }
 // fenceLine matches what fence adds to a text.
 var fenceLine = regexp.MustCompile(`(?m)^<untrusted name="([^"\n<>]*)">\n|\n</untrusted>$`)
 
-// Shown returns a text with fences as people are to see it: the name of a fence is a line before its text. It
-// is no longer safe for a prompt.
+// Shown returns a text for people: the name of each fence stands on a line before its text. Do not put the result
+// into a prompt: without fences, hostile text in it could pass for instructions.
 func Shown(text string) string {
 	text = fenceLine.ReplaceAllStringFunc(text, func(mark string) string {
 		if name := fenceLine.FindStringSubmatch(mark)[1]; name != "" {

@@ -1168,7 +1168,7 @@ func incompleteWords(s contract.ChangeSetSettings) string {
 	return "They are released, with drafts as pull requests," + wait
 }
 
-// by says when something was done, by whom and why.
+// by shows the time, author and reason of a command.
 func by(at time.Time, who, why string) string {
 	text := Exact(at)
 	if who != "" {
