@@ -28,23 +28,7 @@ func (b *fixture) heldSet(t *testing.T, text string) changesets.Set {
 		run := storetest.Filled(store.NewRun{Project: text, GoalTitle: text})
 		n.Runs = append(n.Runs, run)
 	}
-	set, _, err := changesets.Create(t.Context(), b.Store, n)
-	require.NoError(t, err)
-	for i, m := range set.Runs {
-		c := contract.RunChange{Phase: contract.PhaseTester, Status: contract.PhaseTester.Completed(), WaitingFor: contract.WaitsForChangeSet}
-		if i == 2 {
-			c = contract.RunChange{Phase: contract.PhaseTester, Status: contract.StatusFailed, Finished: true, Failure: &contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeCheckFailed, Message: text}}
-		}
-		_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(m.RunID), WorkflowRunID: "first"}, contract.Record{RunID: m.RunID, Seq: 1, Run: &c})
-		require.NoError(t, err)
-		if i < 2 {
-			_, _, err = changesets.Ready(t.Context(), b.Store, set.ID, m.RunID, "first")
-			require.NoError(t, err)
-		}
-	}
-	_, err = changesets.Decide(t.Context(), b.Store, set.ID)
-	require.NoError(t, err)
-	return set
+	return storetest.HeldSet(t, b.Store, n, &contract.Failure{Class: contract.ClassAssertion, Code: contract.CodeCheckFailed, Message: text})
 }
 
 func TestASetThatWaitsForAPersonIsShownWherePeopleLook(t *testing.T) {

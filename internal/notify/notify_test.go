@@ -527,23 +527,7 @@ func (b *installation) heldSet(t *testing.T) changesets.Set {
 	for _, project := range []string{"app", "web", "docs"} {
 		n.Runs = append(n.Runs, storetest.Filled(store.NewRun{Project: project, GoalTitle: "Rename the field"}))
 	}
-	set, _, err := changesets.Create(t.Context(), b.Store, n)
-	require.NoError(t, err)
-	for i, m := range set.Runs {
-		c := contract.RunChange{Phase: contract.PhaseTester, Status: contract.PhaseTester.Completed(), WaitingFor: contract.WaitsForChangeSet}
-		if i == 2 {
-			c = contract.RunChange{Phase: contract.PhaseTester, Status: contract.StatusFailed, Finished: true}
-		}
-		_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.RunWorkflowID(m.RunID), WorkflowRunID: "first"}, contract.Record{RunID: m.RunID, Seq: 1, Run: &c})
-		require.NoError(t, err)
-		if i < 2 {
-			_, _, err = changesets.Ready(t.Context(), b.Store, set.ID, m.RunID, "first")
-			require.NoError(t, err)
-		}
-	}
-	_, err = changesets.Decide(t.Context(), b.Store, set.ID)
-	require.NoError(t, err)
-	return set
+	return storetest.HeldSet(t, b.Store, n, nil)
 }
 
 func TestAChannelIsNotifiedOnceOfASetThatWaitsForAPerson(t *testing.T) {
