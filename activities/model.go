@@ -32,12 +32,18 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
 
-// Think makes the next model call of a conversation. If its response is already stored, because a
-// worker died after the call, that response is returned at no cost.
+// Think makes the next model call of a conversation, and further ones if its input allows that. If the
+// response to one is already stored, because a worker died after the call, that response is returned at no
+// cost.
 func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	if in.Brief != nil {
 		return a.deliberate(ctx, in)
 	}
+	return a.turns(ctx, in)
+}
+
+// oneTurn makes one model call of an agent and its short tool calls.
+func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	answer, err := a.turnOf(ctx, in)
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model sees the problem and may fix it; the workflow counts the attempts.

@@ -217,7 +217,18 @@ type ThinkInput struct {
 	Tools     *TurnTools    `json:"tools,omitempty"`     // nil: its tool calls are left to the workflow
 	Planned   bool          `json:"planned,omitempty"`   // the plan contains this turn: no model is asked
 	Answer    []string      `json:"answer,omitempty"`    // ids of a review's findings that a summary must answer
+	Further   *FurtherTurns `json:"further,omitempty"`   // turns that the activity may make, too; nil: none. It needs Tools
 }
+
+// FurtherTurns is what an activity may make besides its first turn, while the next one only follows from the
+// last: the worker's time for it (worker.turns_time) and the step's limits permitting.
+type FurtherTurns struct {
+	Turns int           `json:"turns"`          // at most
+	Time  time.Duration `json:"time,omitempty"` // after which none begins; 0: no limit of the step
+}
+
+// MaxFurtherTurns is the largest FurtherTurns.Turns of a step without a limit of turns.
+const MaxFurtherTurns = 32
 
 // TurnTools is the input for the short tool calls of a turn, which its model call's activity carries
 // out too: a turn without long ones is one activity.
@@ -278,6 +289,9 @@ type ThinkResult struct {
 	Code       Code       `json:"code,omitempty"`  // of Bad, for a member of a deliberation
 	MovesSent  bool       `json:"told,omitempty"`  // the moves were sent to the deliberation and are omitted here
 	Done       []DoneCall `json:"done,omitempty"`  // the tool calls that are already carried out, in their order
+	// Further are the results of the turns that followed in the same activity, in order.
+	Further []ThinkResult `json:"further,omitempty"`
+	Failure *Failure      `json:"failure,omitempty"` // of one of Further, then the last: why its turn failed
 }
 
 // DoneCall is a tool call that the activity of its model call has carried out.

@@ -170,3 +170,62 @@ func TestAStepWhoseOpeningFailsEndsItsExecution(t *testing.T) {
 	require.Equal(t, begun, ended, "no execution is left running")
 	require.Equal(t, 1, w.begun["builder/step-001"], "and it began once")
 }
+
+func TestTurnsThatAnActivityMadeTogetherCountAsIfTheyWereMadeOneByOne(t *testing.T) {
+	t.Parallel()
+	turn := func(tree string) contract.ThinkResult {
+		return contract.ThinkResult{
+			Calls: []contract.ToolCallRef{{Tool: "edit_file"}}, Usage: contract.Usage{Calls: 1, PromptTokens: 100, CompletionTokens: 10, MicroUSD: 5},
+			Done: []contract.DoneCall{{Outcome: contract.ToolOutcome{OK: true, Workspace: contract.Workspace{Tree: tree}, Fingerprint: tree}}},
+		}
+	}
+	t.Run("all succeed", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		together, last := turn("a"), turn("c")
+		last.Finish = true
+		together.Further = []contract.ThinkResult{turn("b"), last}
+		w.env.OnActivity(contract.ActivityThink, anything, anything).Once().Return(together, nil)
+		result := w.orchestrate(t)
+		require.Equal(t, contract.StatusDone, result.Status)
+		require.Equal(t, int64(10+3*110), w.view(t).Usage.Tokens())
+		require.Equal(t, []string{"c"}, w.commits)
+	})
+	t.Run("the last one fails", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		together := turn("a")
+		together.Further = []contract.ThinkResult{turn("b"), {Failure: &contract.Failure{Class: contract.ClassConfig, Code: contract.CodeUnauthorized, Message: "the key is wrong"}}}
+		w.env.OnActivity(contract.ActivityThink, anything, anything).Once().Return(together, nil)
+		result := w.orchestrate(t)
+		require.Equal(t, "the key is wrong", result.Failure.Message)
+		require.Equal(t, 3, w.view(t).Steps[0].Turns)
+	})
+}
+
+func TestTurnsAreMadeTogetherWithinTheLimitsOfTheStep(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.answers["step-001"] = endless
+	var asked []*contract.FurtherTurns
+	w.onThink = func(in contract.ThinkInput) { asked = append(asked, in.Further) }
+	result := w.orchestrate(t, func(s *contract.Settings) {
+		s.StepBudget = contract.StepBudget{Turns: 3, Time: time.Hour, LoopLimit: 5}
+	})
+	require.Equal(t, contract.CodeStepBudget, result.Failure.Code)
+	require.Equal(t, []int{2, 1}, []int{asked[0].Turns, asked[1].Turns})
+	require.Nil(t, asked[2], "the last turn")
+	require.LessOrEqual(t, asked[0].Time, time.Hour)
+	require.Positive(t, asked[1].Time)
+}
+
+func TestNoTurnsAreMadeTogetherOnceOneMoreRepetitionWouldEndTheStep(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	w.answers["step-001"] = endless
+	w.fail["repeat"] = fault.New(contract.ClassRuntime, "", "")
+	var together []bool
+	w.onThink = func(in contract.ThinkInput) { together = append(together, in.Further != nil) }
+	require.Equal(t, contract.CodeLoop, w.orchestrate(t).Failure.Code)
+	require.Equal(t, []bool{true, true, true, true, false}, together)
+}

@@ -605,6 +605,12 @@ func (s *Store) Answer(ctx context.Context, executionID int64, turn int) (json.R
 	return answer, dberr.Or(err, dberr.NotFound("execution %d has no response for turn %d", executionID, turn), "read the response for turn %d of execution %d", turn, executionID)
 }
 
+// AnsweredTurns returns the last turn of an execution whose response is stored; 0: none is.
+func (s *Store) AnsweredTurns(ctx context.Context, executionID int64) (int, error) {
+	turn, err := s.q.AnsweredTurns(ctx, executionID)
+	return int(turn), dberr.Explain(err, "read how many turns of execution %d have a response", executionID)
+}
+
 // LastUsage returns what the newest model call of an execution has used; ErrNotFound if it made none.
 func (s *Store) LastUsage(ctx context.Context, executionID int64) (contract.Usage, error) {
 	row, err := s.q.LastUsage(ctx, executionID)

@@ -356,6 +356,12 @@ func (s *Store) RunStatus(ctx context.Context, id int64) (contract.Status, error
 	return contract.Status(status), dberr.OfRun(err, id, "read the status of run %d", id)
 }
 
+// SteeredSince reports whether a run is paused, or was paused, continued or given another model after a time.
+func (s *Store) SteeredSince(ctx context.Context, id int64, since time.Time) (bool, error) {
+	steered, err := s.q.SteeredSince(ctx, db.SteeredSinceParams{ID: id, Since: since})
+	return steered, dberr.OfRun(err, id, "read the commands given to run %d", id)
+}
+
 // ListRuns returns runs, newest first. For the next page, set Filter.Before to the Cursor of the
 // last one; runs created in between do not matter.
 func (s *Store) ListRuns(ctx context.Context, f Filter) ([]Run, error) {

@@ -113,6 +113,8 @@ var (
 	// CacheLookups counts requests for which the response to an identical one was looked up; result is
 	// hit or miss.
 	CacheLookups = counter("rgpt_model_cache_lookups_total", "Requests for which the response to an identical, earlier one was looked up, by result: hit (it answered the request) or miss.", "result")
+	// FurtherTurns counts turns of agents that followed another one in the same activity.
+	FurtherTurns = counter("rgpt_further_turns_total", "Turns of agents that followed another one in the same activity.")
 	// BrainFiles counts files that were added to indexes; source is content (they were read) or database
 	// (another host or branch had read them).
 	BrainFiles = counter("rgpt_brain_files_total", "Files added to the indexes of repositories, by source: content (read on this host) or database (read before, elsewhere).", "source")
@@ -351,8 +353,9 @@ const (
 	CacheMiss = "miss"
 )
 
-// ExpectCacheLookups exports the metric of cached responses as 0 for each result.
-func ExpectCacheLookups() {
+// ExpectModelCalls exports the metrics of cached responses and of further turns as 0 from the start.
+func ExpectModelCalls() {
+	FurtherTurns.WithLabelValues()
 	for _, result := range []string{CacheHit, CacheMiss} {
 		CacheLookups.WithLabelValues(result)
 	}

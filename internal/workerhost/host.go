@@ -210,7 +210,7 @@ func expectModelMetrics(cfg *config.Config) {
 		telemetry.BudgetWarnings.WithLabelValues(string(scope))
 	}
 	telemetry.ExpectLiveTexts()
-	telemetry.ExpectCacheLookups()
+	telemetry.ExpectModelCalls()
 	telemetry.ExpectBrain()
 	telemetry.ExpectRegistries()
 	for name := range cfg.Models.Providers {

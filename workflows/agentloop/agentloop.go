@@ -18,9 +18,10 @@ import (
 )
 
 // Workflow is one agent loop: the model thinks, calls tools and sees the results, until it reports
-// that it is done or its budget is used up. A model call and its short tool calls are one activity;
-// each long tool call is another. The conversation stays in the database, so the history holds only keys and decisions. A
-// failed step is returned as a result with a failure, not as an error.
+// that it is done or its budget is used up. A model call and its short tool calls are one activity, which makes
+// further turns as long as the loop has nothing to decide; each long tool call is another. The conversation stays
+// in the database, so the history holds only keys and decisions. A failed step is returned as a result with a
+// failure, not as an error.
 func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult, error) {
 	l := newLoop(ctx, in)
 	if err := l.listen(ctx); err != nil {
@@ -42,7 +43,7 @@ func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult,
 		if failure != nil || !more {
 			return l.finish(ctx, failure)
 		}
-		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		if len(l.made) == 0 && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return contract.StepResult{}, l.continueAsNew(ctx)
 		}
 	}
@@ -59,8 +60,9 @@ type loop struct {
 	opened   bool
 	lost     string // the chosen worker, if it did not accept the step
 
-	conflict *contract.Conflict // between the changes that the step starts from
-	undone   bool               // a call of the current turn that was to change or check something failed
+	conflict *contract.Conflict     // between the changes that the step starts from
+	undone   bool                   // a call of the current turn that was to change or check something failed
+	made     []contract.ThinkResult // of turns after the current one, made in the same activity
 }
 
 func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
@@ -168,21 +170,9 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	if failure := l.unpaused(ctx); failure != nil {
 		return false, failure
 	}
-	if failure := l.budgetSpent(ctx); failure != nil {
+	think, failure := l.think(ctx)
+	if failure != nil {
 		return false, failure
-	}
-	l.Turn++
-	var think contract.ThinkResult
-	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+options.ModelWait, contract.ActivityThink, contract.ThinkInput{
-		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
-		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks, Planned: l.Planned && l.Turn == 1,
-		Answer: l.mustAnswer(),
-		Tools: &contract.TurnTools{
-			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, FinishApart: l.finishesApart(),
-		},
-	}).Get(ctx, &think)
-	if err != nil {
-		return false, fault.Of(err)
 	}
 	l.Usage = l.Usage.Add(think.Usage)
 	if think.Bad != "" {
@@ -207,7 +197,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		l.Said = think.Summary
 	}
 	l.undone = false
-	calls, failure := l.recordDone(calls, think.Done)
+	calls, failure = l.recordDone(calls, think.Done)
 	if failure == nil {
 		failure = l.callTools(ctx, calls)
 	}
@@ -221,6 +211,62 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		return false, &fault.New(contract.ClassConfig, contract.CodeBlocked, "the agent of step %s cannot continue: %s", l.in.Step, think.Blocked).Failure
 	}
 	return !think.Finish, nil
+}
+
+// think returns the result of the next turn's model call: one that was made together with that of an earlier
+// turn, or a new one.
+func (l *loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Failure) {
+	if len(l.made) > 0 {
+		next := l.made[0]
+		l.made = l.made[1:]
+		l.Turn++
+		return next, next.Failure
+	}
+	if failure := l.budgetSpent(ctx); failure != nil {
+		return contract.ThinkResult{}, failure
+	}
+	l.Turn++
+	var result contract.ThinkResult
+	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+options.ModelWait, contract.ActivityThink, contract.ThinkInput{
+		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
+		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks, Planned: l.Planned && l.Turn == 1,
+		Answer: l.mustAnswer(),
+		Tools: &contract.TurnTools{
+			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, FinishApart: l.finishesApart(),
+		},
+		Further: l.furtherTurns(ctx),
+	}).Get(ctx, &result)
+	if err != nil {
+		return contract.ThinkResult{}, fault.Of(err)
+	}
+	l.made, result.Further = result.Further, nil
+	return result, nil
+}
+
+// furtherTurns returns the turns that may be made together with the next one. Repetitions are counted here,
+// so none are made together if the next one could be one too many.
+func (l *loop) furtherTurns(ctx workflow.Context) *contract.FurtherTurns {
+	b := l.in.Settings.Budget
+	if b.LoopLimit > 0 {
+		most := 0
+		for _, fingerprint := range workflow.DeterministicKeys(l.Repeats) {
+			most = max(most, l.Repeats[fingerprint])
+		}
+		if most+1 >= b.LoopLimit {
+			return nil
+		}
+	}
+	further := contract.FurtherTurns{Turns: contract.MaxFurtherTurns}
+	if b.Turns > 0 {
+		further.Turns = min(further.Turns, b.Turns-l.Turn)
+	}
+	if b.Time > 0 {
+		further.Time = b.Time - workflow.Now(ctx).Sub(l.Started)
+	}
+	if further.Turns <= 0 {
+		return nil
+	}
+	return &further
 }
 
 // unpaused waits while the run is paused. The wait does not count against the step's time.

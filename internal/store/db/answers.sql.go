@@ -26,6 +26,17 @@ func (q *Queries) AnswerOfTurn(ctx context.Context, arg AnswerOfTurnParams) (jso
 	return answer, err
 }
 
+const answeredTurns = `-- name: AnsweredTurns :one
+SELECT coalesce(max(turn), 0)::int FROM orchestrator_model_calls WHERE execution_id = $1 AND status = 'done'
+`
+
+func (q *Queries) AnsweredTurns(ctx context.Context, executionID int64) (int32, error) {
+	row := q.db.QueryRow(ctx, answeredTurns, executionID)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const lastUsage = `-- name: LastUsage :one
 SELECT prompt_tokens, completion_tokens, cached_tokens, cache_write_tokens, reasoning_tokens, cost_micros, price_estimated
 FROM orchestrator_model_calls WHERE execution_id = $1 ORDER BY turn DESC LIMIT 1

@@ -846,6 +846,27 @@ func (q *Queries) SelfHealEvents(ctx context.Context, runID int64) ([]SelfHealEv
 	return items, nil
 }
 
+const steeredSince = `-- name: SteeredSince :one
+SELECT (r.status = 'paused' OR EXISTS (
+    SELECT FROM orchestrator_events e
+    WHERE e.run_id = r.id AND e.event_type IN ('run.updated', 'model.switched') AND e.created_at > $1
+))::boolean AS steered
+FROM orchestrator_runs r WHERE r.id = $2
+`
+
+type SteeredSinceParams struct {
+	Since time.Time
+	ID    int64
+}
+
+// The status of a paused run says so; orchestrator_events_commands has the rest.
+func (q *Queries) SteeredSince(ctx context.Context, arg SteeredSinceParams) (bool, error) {
+	row := q.db.QueryRow(ctx, steeredSince, arg.Since, arg.ID)
+	var steered bool
+	err := row.Scan(&steered)
+	return steered, err
+}
+
 const takeEdits = `-- name: TakeEdits :execrows
 UPDATE orchestrator_plans SET edits_taken_by = $1::bigint
 WHERE run_id = $2 AND id = $3 AND coalesce(edits_taken_by, $1) = $1

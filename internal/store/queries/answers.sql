@@ -4,3 +4,6 @@ FROM orchestrator_model_calls WHERE execution_id = @execution_id ORDER BY turn D
 
 -- name: AnswerOfTurn :one
 SELECT answer FROM orchestrator_model_calls WHERE execution_id = @execution_id AND turn = @turn AND status = 'done';
+
+-- name: AnsweredTurns :one
+SELECT coalesce(max(turn), 0)::int FROM orchestrator_model_calls WHERE execution_id = @execution_id AND status = 'done';

@@ -79,6 +79,14 @@ LIMIT @most::int;
 -- name: RunStatus :one
 SELECT status FROM orchestrator_runs WHERE id = @id;
 
+-- name: SteeredSince :one
+-- The status of a paused run says so; orchestrator_events_commands has the rest.
+SELECT (r.status = 'paused' OR EXISTS (
+    SELECT FROM orchestrator_events e
+    WHERE e.run_id = r.id AND e.event_type IN ('run.updated', 'model.switched') AND e.created_at > @since
+))::boolean AS steered
+FROM orchestrator_runs r WHERE r.id = @id;
+
 -- name: GetRun :one
 SELECT id, tenant, project, goal_title, goal_description, repo, base_commit, base_branch, phase, status,
        retry_count, max_retries, last_heal_action, quality_score, waiting_for,

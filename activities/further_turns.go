@@ -1,0 +1,161 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
+)
+
+// commandMargin is how long before an activity was scheduled a command of a person may have been given for
+// the activity to make only one turn: it may have reached the agent's workflow after that, and the clocks of
+// Temporal and of the database may differ.
+const commandMargin = 2 * time.Second
+
+// turns makes the turns of an activity: the one that its input names, and further ones as long as the workflow
+// would only schedule the next; see turnChain. Their responses and results are stored under their keys, like
+// those of a turn that is an activity of its own, so a repeated activity finds them.
+//
+// An error is returned if its turn is to be retried, or is the first one. A final error of a further turn is the
+// Failure of its result.
+func (a *Activities) turns(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+	most, err := a.turnsOf(ctx, in)
+	if err != nil {
+		return contract.ThinkResult{}, err
+	}
+	chain := newTurnChain(in, most, time.Now().Add(a.Config.Worker.TurnsTime))
+	first, err := a.oneTurn(ctx, in)
+	if err != nil {
+		return contract.ThinkResult{}, err
+	}
+	chain.add(first)
+	for chain.continues(time.Now()) && a.mayFollow(ctx, in.Execution.RunID) {
+		result, err := a.furtherTurn(ctx, chain.next)
+		if err != nil && ctx.Err() != nil {
+			return first, nil //nolint:nilerr // the worker stops, or the agent was cancelled: what it did until now counts
+		}
+		if err != nil {
+			return contract.ThinkResult{}, err
+		}
+		telemetry.FurtherTurns.WithLabelValues().Inc()
+		first.Further = append(first.Further, result)
+		chain.add(result)
+	}
+	return first, nil
+}
+
+// turnsOf returns how many turns may follow the first one of an activity. A repeated activity makes at most
+// one new model call, so the attempts of a call are counted as if its turn were an activity of its own.
+func (a *Activities) turnsOf(ctx context.Context, in contract.ThinkInput) (int, error) {
+	if in.Further == nil || !activity.IsActivity(ctx) {
+		return 0, nil
+	}
+	if activity.GetInfo(ctx).Attempt == 1 {
+		return in.Further.Turns, nil
+	}
+	stored, err := a.Store.AnsweredTurns(ctx, in.Execution.ID)
+	return min(in.Further.Turns, stored+1-in.Turn), err
+}
+
+// mayFollow reports whether an agent's next turn may follow in the same activity: the worker is not stopping,
+// and nobody steers the run.
+func (a *Activities) mayFollow(ctx context.Context, run int64) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-activity.GetWorkerStopChannel(ctx):
+		return false
+	default:
+	}
+	steered, err := a.Store.SteeredSince(ctx, run, activity.GetInfo(ctx).ScheduledTime.Add(-commandMargin))
+	if err != nil && ctx.Err() == nil {
+		a.Log.WarnContext(ctx, "Could not find out whether an agent's next turn may follow at once", "run", run, "error", err)
+	}
+	return err == nil && !steered
+}
+
+// furtherTurn makes a turn after the first one of an activity. An error is to be retried; a final one is the
+// Failure of the result.
+func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+	result, err := a.oneTurn(ctx, in)
+	if err == nil {
+		return result, nil
+	}
+	failure := *fault.Of(err)
+	if _, again := fault.Restore(failure).RetryDelay(int(activity.GetInfo(ctx).Attempt)); again || ctx.Err() != nil {
+		return contract.ThinkResult{}, err
+	}
+	a.Log.WarnContext(ctx, "A turn of an agent failed", "run", in.Execution.RunID, "execution", in.Execution.ID, "turn", in.Turn,
+		"class", failure.Class, "code", failure.Code, "error", err)
+	failure.Worker = temporal.Identity()
+	failure.Message, failure.Cause = telemetry.Redact(failure.Message), telemetry.Redact(failure.Cause)
+	return contract.ThinkResult{Failure: &failure}, nil
+}
+
+// turnChain decides which turns follow each other in one activity: those after which the agent's workflow would
+// only schedule the next one, because it has nothing to decide, to wait for or to carry out.
+type turnChain struct {
+	next  contract.ThinkInput // of the turn that may follow
+	until time.Time           // no turn follows after that
+	turns int                 // that may be made, with the one that is
+	calls int                 // of all turns so far
+	seen  map[string]bool     // fingerprints of the calls so far
+	ended bool                // by what a turn did
+}
+
+// newTurnChain returns the chain of an activity's turns, of which at most so many follow the first one.
+func newTurnChain(in contract.ThinkInput, most int, until time.Time) *turnChain {
+	c := &turnChain{next: in, until: until, turns: most + 1, seen: map[string]bool{}}
+	c.next.Further = nil
+	if in.Further != nil && in.Further.Time > 0 {
+		if ends := time.Now().Add(in.Further.Time); ends.Before(until) {
+			c.until = ends
+		}
+	}
+	return c
+}
+
+// continues reports whether the next turn may follow now.
+func (c *turnChain) continues(now time.Time) bool {
+	return !c.ended && c.turns > 0 && c.calls < contract.TurnCallLimit && now.Before(c.until)
+}
+
+// add adds the result of the turn that was next.
+func (c *turnChain) add(r contract.ThinkResult) {
+	c.calls += len(r.Calls)
+	c.ended = c.ended || r.Failure != nil || r.Bad != "" || r.Finish || len(r.Calls) == 0 || len(r.Done) < len(r.Calls)
+	for _, d := range r.Done {
+		out := d.Outcome
+		// The workflow counts forbidden actions, and calls that repeat themselves.
+		c.ended = c.ended || out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden || c.seen[out.Fingerprint]
+		c.seen[out.Fingerprint] = true
+	}
+	if left := c.next.Left; left != nil {
+		rest := *left
+		c.ended = c.ended || use(&rest.Tokens, r.Usage.Tokens()) || use(&rest.MicroUSD, r.Usage.MicroUSD)
+		c.next.Left = &rest
+	}
+	c.turns--
+	if c.ended {
+		return
+	}
+	c.next.Turn++
+	c.next.Planned = false
+	tools := *c.next.Tools
+	tools.Workspace = r.Done[len(r.Done)-1].Outcome.Workspace
+	c.next.Tools = &tools
+}
+
+// use reduces what is left of a limit; 0 means that there is none. It reports whether nothing is left.
+func use(left *int64, used int64) (spent bool) {
+	if *left <= 0 {
+		return false
+	}
+	*left -= used
+	return *left <= 0
+}
