@@ -85,6 +85,11 @@ func (a *Activities) provide(ctx context.Context, runID int64, w tester.Requirem
 		return provided{}, tester.EnvironmentFault(err)
 	}
 	asked := time.Now()
+	ctx, done, err := a.takeCore(ctx, runID)
+	if err != nil {
+		return provided{}, err
+	}
+	defer done()
 	release, err := a.Store.Lease(ctx, "environment/"+w.Digest)
 	if err != nil {
 		return provided{}, err

@@ -18,6 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/artifact"
 	"github.com/rocketgpt/orchestrator/internal/brain"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/cores"
 	"github.com/rocketgpt/orchestrator/internal/environment"
 	"github.com/rocketgpt/orchestrator/internal/gate/releases"
 	"github.com/rocketgpt/orchestrator/internal/inflight"
@@ -53,6 +54,7 @@ type Activities struct {
 	Temporal   client.Client
 	DataDir    string
 	Log        *slog.Logger
+	Cores      *cores.Queue // for checks and commands; nil: they never wait
 	// CommandTools returns the tools that commands can use; nil: there are none.
 	CommandTools environment.ToolsOf
 	// Forges are the forges on which runs open pull requests.

@@ -118,6 +118,11 @@ func specOf(run store.Run) (setup.RunSpec, error) {
 // Verify carries out one check on its own clean checkout. A failure that also occurs on the base
 // commit is known, and does not count against the change.
 func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
+	ctx, release, err := a.takeCore(ctx, in.Execution.RunID)
+	if err != nil {
+		return contract.CheckResult{}, err
+	}
+	defer release()
 	switch {
 	case in.Check.ID == contract.CheckNewTests:
 		return a.prove(ctx, in)

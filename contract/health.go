@@ -35,6 +35,7 @@ type Work struct {
 	Step     string    `json:"step,omitempty"`
 	Activity string    `json:"activity"` // such as rgpt.model.Think
 	Since    time.Time `json:"since"`
+	Waits    bool      `json:"waits,omitempty"` // for a core of its host to be free
 }
 
 // WorkerRole is a part of a worker that can run on its own host, and the queue that it serves.

@@ -119,6 +119,9 @@ func worksOn(agent views.Agent) string {
 		if work.Step != "" {
 			name += " " + terminal.Clean(work.Step)
 		}
+		if work.Waits {
+			name += " (waits for a core)"
+		}
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -81,7 +81,9 @@ type TemporalTLS struct {
 
 // Worker configures the processes that execute workflows and activities.
 type Worker struct {
-	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Maximum number of concurrent activities per role."`
+	MaxConcurrentActivities    int           `yaml:"max_concurrent_activities" validate:"min=1,max=10000" doc:"Maximum number of concurrent activities of each other role, and of concurrent local activities of each role."`
+	MaxConcurrentTurns         int           `yaml:"max_concurrent_turns" validate:"min=1,max=10000" doc:"Maximum number of concurrent activities of the roles whose activities mostly wait for a model: planner, builder and repair."`
+	MaxConcurrentCommands      int           `yaml:"max_concurrent_commands" validate:"min=0,max=10000" doc:"Maximum number of checks, and commands of agents, that run at the same time. Others wait, those of the project with the fewest first. 0: two for each core."`
 	MaxConcurrentWorkflowTasks int           `yaml:"max_concurrent_workflow_tasks" validate:"min=2,max=10000" doc:"Maximum number of concurrent workflow tasks per role."`
 	CachedWorkflows            int           `yaml:"cached_workflows" validate:"min=0,max=100000" doc:"Maximum number of workflows to keep in memory between tasks. 0: none; each task then replays the whole history, which is slow."`
 	SpareDirectories           int           `yaml:"spare_directories" validate:"min=0,max=1000" doc:"Maximum number of working directories of ended runs that are kept for each repository, so that the next run changes one instead of writing all files. Only directories in which no command ran are kept, for at most 14 days, and none below worker.spare_free. 0: none."`

@@ -356,6 +356,13 @@ func (s *Store) RunStatus(ctx context.Context, id int64) (contract.Status, error
 	return contract.Status(status), dberr.OfRun(err, id, "read the status of run %d", id)
 }
 
+// ProjectOf names the project of a run, with its tenant: tenant/project. It returns ErrNotFound if there is
+// no such run.
+func (s *Store) ProjectOf(ctx context.Context, id int64) (string, error) {
+	row, err := s.q.ProjectOf(ctx, id)
+	return row.Tenant + "/" + row.Project, dberr.OfRun(err, id, "read the project of run %d", id)
+}
+
 // SteeredSince reports whether a run is paused, or was paused, continued or given another model after a time.
 func (s *Store) SteeredSince(ctx context.Context, id int64, since time.Time) (bool, error) {
 	steered, err := s.q.SteeredSince(ctx, db.SteeredSinceParams{ID: id, Since: since})

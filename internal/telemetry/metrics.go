@@ -115,6 +115,11 @@ var (
 	CacheLookups = counter("rgpt_model_cache_lookups_total", "Requests for which the response to an identical, earlier one was looked up, by result: hit (it answered the request) or miss.", "result")
 	// FurtherTurns counts turns of agents that followed another one in the same activity.
 	FurtherTurns = counter("rgpt_further_turns_total", "Turns of agents that followed another one in the same activity.")
+	// coreWork is the number of checks and commands; state is working or waiting.
+	coreWork = gauge("rgpt_core_work", "Checks and commands of repositories on this host, by state: working or waiting (for a free core).", "state")
+	// coreWait is how long they waited.
+	coreWait = histogram("rgpt_core_wait_seconds", "Time that checks and commands of repositories waited for a free core.",
+		[]float64{0.001, 0.01, 0.1, 1, 5, 10, 30, 60, 300, 600, 1800, 3600})
 	// BrainFiles counts files that were added to indexes; source is content (they were read) or database
 	// (another host or branch had read them).
 	BrainFiles = counter("rgpt_brain_files_total", "Files added to the indexes of repositories, by source: content (read on this host) or database (read before, elsewhere).", "source")
@@ -347,6 +352,18 @@ func BrainQueried(took time.Duration) {
 	BrainDuration.WithLabelValues("query").Observe(took.Seconds())
 }
 
+// Cores exports what a queue for the cores of this host does.
+type Cores struct{}
+
+// Queued implements cores.Observer.
+func (Cores) Queued(working, waiting int) {
+	coreWork.WithLabelValues("working").Set(float64(working))
+	coreWork.WithLabelValues("waiting").Set(float64(waiting))
+}
+
+// Waited implements cores.Observer.
+func (Cores) Waited(d time.Duration) { coreWait.WithLabelValues().Observe(d.Seconds()) }
+
 // Results of looking up the response to an identical request.
 const (
 	CacheHit  = "hit"
@@ -356,6 +373,8 @@ const (
 // ExpectModelCalls exports the metrics of cached responses and of further turns as 0 from the start.
 func ExpectModelCalls() {
 	FurtherTurns.WithLabelValues()
+	Cores{}.Queued(0, 0)
+	coreWait.WithLabelValues()
 	for _, result := range []string{CacheHit, CacheMiss} {
 		CacheLookups.WithLabelValues(result)
 	}

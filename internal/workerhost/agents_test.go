@@ -200,19 +200,24 @@ func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) 
 func TestHeartbeatsReportWhatAgentsWorkOn(t *testing.T) {
 	t.Parallel()
 	c := startWorker(t, "run", "builder", "repair")
-	begin := func(id, queue, name string, in any) func(error) {
-		return c.tasks.begin(activity.Info{
+	var waits func(bool)
+	begin := func(id, queue, name string, in any) (end func(error)) {
+		end, waits = c.tasks.begin(activity.Info{
 			WorkflowExecution: workflow.Execution{ID: id}, TaskQueue: queue, ActivityType: activity.Type{Name: name},
 		}, []any{in})
+		return end
 	}
 	think := contract.ThinkInput{Execution: contract.ExecutionRef{ID: 7, RunID: 42, Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}}
 	ended := begin("run-42/step/step-001", contract.QueueBuilder, contract.ActivityThink, think)
+	waits(true)
+	c.await(t, "builder", func(a views.Agent) bool { return len(a.Work) == 1 && a.Work[0].Waits })
+	waits(false)
 	think.Execution.Step, think.Execution.Agent = "repair", contract.AgentRepair
 	begin("run-42/heal/1/step/repair", contract.QueueOfWorker(temporal.Identity()), contract.ActivityThink, think)(errors.New("failed"))
 	begin("run-42", contract.QueueRun, contract.ActivityRecord, contract.Record{})(nil)
 	begin("run-43", contract.QueueBuilder, contract.ActivityCleanUp, int64(43))(context.Canceled)
 
-	a := c.await(t, "builder", func(a views.Agent) bool { return len(a.Work) == 1 })
+	a := c.await(t, "builder", func(a views.Agent) bool { return len(a.Work) == 1 && !a.Work[0].Waits })
 	require.WithinDuration(t, time.Now(), a.Work[0].Since, time.Minute)
 	a.Work[0].Since = time.Time{}
 	require.Equal(t, []contract.Work{{RunID: 42, Phase: contract.PhaseBuilder, Step: "step-001", Activity: contract.ActivityThink}}, a.Work)

@@ -23,6 +23,7 @@ import (
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/cores"
 	"github.com/rocketgpt/orchestrator/internal/embedding"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/forge/connect"
@@ -198,7 +199,7 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 	}
 	return &activities.Activities{
 		Brain: index, Registries: registries, Forges: forges,
-		Store: db, Views: views.New(db), Model: models, Admission: gate, Router: setup.Router(db, models, gate), Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: commands, Proxy: outlet, Artifacts: blobs,
+		Store: db, Views: views.New(db), Model: models, Admission: gate, Router: setup.Router(db, models, gate), Workspaces: workspaces, Tools: tools, SetupTools: setupTools, Sandbox: commands, Cores: cores.NewQueue(cores.Limit(o.Config.Worker.MaxConcurrentCommands), telemetry.Cores{}), Proxy: outlet, Artifacts: blobs,
 		CommandTools: commands.Tools, BuildImage: commands.BuildImage, Scanners: commands.Toolchains.Scanners, Config: o.Config, DataDir: o.DataDir, Log: o.Log,
 	}, closeAll, nil
 }
@@ -233,7 +234,10 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 			continue
 		}
 		options := workerOptions(o)
-		options.DisableWorkflowWorker = role.Name != "run" && role.Name != "planner" && role.Name != "builder" && role.Name != "repair"
+		options.DisableWorkflowWorker = role.Name != "run" && !asksModels(role.Name)
+		if asksModels(role.Name) {
+			options.MaxConcurrentActivityExecutionSize = o.Config.Worker.MaxConcurrentTurns
+		}
 		w := worker.New(c, role.Queue, options)
 		switch role.Name {
 		case "run":
@@ -266,12 +270,16 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 	return append(started, own), nil
 }
 
+// asksModels reports whether the activities of a role mostly wait for a model.
+func asksModels(role string) bool { return role == "planner" || role == "builder" || role == "repair" }
+
 // startOwn serves this worker's own queue with the activities of all its roles, for work that must
 // be done here. Such work is rare, so one poller is enough; the workflows that request it run
 // anywhere.
 func startOwn(c client.Client, parts *activities.Activities, o Options) (worker.Worker, error) {
 	options := workerOptions(o)
 	options.DisableWorkflowWorker, options.MaxConcurrentActivityTaskPollers = true, 1
+	options.MaxConcurrentActivityExecutionSize = max(o.Config.Worker.MaxConcurrentActivities, o.Config.Worker.MaxConcurrentTurns)
 	w := worker.New(c, contract.QueueOfWorker(temporal.Identity()), options)
 	for _, role := range activities.Roles() {
 		if has(o, role.Name) {

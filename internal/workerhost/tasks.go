@@ -32,11 +32,11 @@ type roleTasks struct {
 	under        map[int64]contract.Work // in progress
 }
 
-// begin records an activity with its input until the returned function is called with its result.
-// ActivityRecord is not recorded: it is short, and part of all work.
-func (t *tasks) begin(info activity.Info, args []any) (end func(error)) {
+// begin records an activity with its input until end is called with its result; waits records whether it
+// waits for a core. ActivityRecord is not recorded: it is short, and part of all work.
+func (t *tasks) begin(info activity.Info, args []any) (end func(error), waits func(bool)) {
 	if t == nil || info.ActivityType.Name == contract.ActivityRecord {
-		return func(error) {}
+		return func(error) {}, func(bool) {}
 	}
 	role, work := roleOf(info, args)
 	t.mu.Lock()
@@ -52,7 +52,13 @@ func (t *tasks) begin(info activity.Info, args []any) (end func(error)) {
 	t.next++
 	id := t.next
 	r.under[id] = work
-	return func(err error) {
+	waits = func(now bool) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		work.Waits = now
+		r.under[id] = work
+	}
+	end = func(err error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(r.under, id)
@@ -63,6 +69,7 @@ func (t *tasks) begin(info activity.Info, args []any) (end func(error)) {
 			r.failed++
 		}
 	}
+	return end, waits
 }
 
 // of returns an agent's current work, and the number of its successes and failures.

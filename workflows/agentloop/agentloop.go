@@ -296,7 +296,7 @@ func (l *loop) validate(ctx workflow.Context) *contract.Failure {
 	}
 	for _, check := range plan.Stages[0] {
 		var result contract.CheckResult
-		err := workflow.ExecuteActivity(options.Remote(ctx, queue, most+l.in.Settings.SetupTimeout), contract.ActivityVerify, contract.VerifyInput{
+		err := workflow.ExecuteActivity(options.Remote(ctx, queue, most+l.in.Settings.SetupTimeout+options.CoreWait), contract.ActivityVerify, contract.VerifyInput{
 			Execution: l.Execution, Workspace: l.Workspace, Check: check, Timeout: most,
 		}).Get(ctx, &result)
 		if err != nil {
@@ -418,7 +418,7 @@ func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef, why ref
 		Failed: why.failed, Undone: why.undone, Unanswered: why.unanswered,
 	}
 	ordinary := func() workflow.Future {
-		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+options.SaveTime, contract.ActivityTool, args)
+		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+options.SaveTime+options.CoreWait, contract.ActivityTool, args)
 	}
 	if call.Long || l.affinity.Worker != "" {
 		return ordinary()

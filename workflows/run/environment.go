@@ -82,7 +82,7 @@ func (r *run) setUp(ctx workflow.Context) (*contract.BaselineResult, *setupProbl
 		return nil, nil, r.failureOf(err)
 	}
 	var env contract.EnvironmentResult
-	err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, s.Environment.Timeout+options.LongWork, contract.ActivityEnvironment, contract.EnvironmentInput{
+	err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, s.Environment.Timeout+options.LongWork+options.CoreWait, contract.ActivityEnvironment, contract.EnvironmentInput{
 		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout, Baseline: s.Environment.Baseline && r.lean(),
 	}).Get(ctx, &env)
 	if err != nil {

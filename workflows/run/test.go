@@ -127,7 +127,7 @@ func (r *run) verifyFor(ctx workflow.Context, in contract.VerifyInput, stage []c
 	checks := make([]workflow.Future, len(stage))
 	for i, check := range stage {
 		in.Check = check
-		checks[i] = r.affinityOf(contract.PhaseTester, "").Execute(ctx, in.Timeout+r.in.Settings.SetupTimeout(), contract.ActivityVerify, in)
+		checks[i] = r.affinityOf(contract.PhaseTester, "").Execute(ctx, in.Timeout+r.in.Settings.SetupTimeout()+options.CoreWait, contract.ActivityVerify, in)
 	}
 	results := make([]contract.CheckResult, len(stage))
 	var first error

@@ -658,6 +658,22 @@ func (q *Queries) PlanThatCounts(ctx context.Context, runID int64) (json.RawMess
 	return plan, err
 }
 
+const projectOf = `-- name: ProjectOf :one
+SELECT tenant, project FROM orchestrator_runs WHERE id = $1
+`
+
+type ProjectOfRow struct {
+	Tenant  string
+	Project string
+}
+
+func (q *Queries) ProjectOf(ctx context.Context, id int64) (ProjectOfRow, error) {
+	row := q.db.QueryRow(ctx, projectOf, id)
+	var i ProjectOfRow
+	err := row.Scan(&i.Tenant, &i.Project)
+	return i, err
+}
+
 const queueRun = `-- name: QueueRun :execrows
 UPDATE orchestrator_runs r
 SET queued_at = coalesce(r.queued_at, clock_timestamp()), waiting_for = $1, updated_at = clock_timestamp()

@@ -79,6 +79,9 @@ LIMIT @most::int;
 -- name: RunStatus :one
 SELECT status FROM orchestrator_runs WHERE id = @id;
 
+-- name: ProjectOf :one
+SELECT tenant, project FROM orchestrator_runs WHERE id = @id;
+
 -- name: SteeredSince :one
 -- The status of a paused run says so; orchestrator_events_commands has the rest.
 SELECT (r.status = 'paused' OR EXISTS (

@@ -32,6 +32,8 @@ const (
 	// ModelWait is how long a model call may wait for its turn: for a free slot at the
 	// provider, or for budget that calls in progress have reserved.
 	ModelWait = 2 * time.Hour
+	// CoreWait is how long a check or a command may wait for a free core of its worker.
+	CoreWait = 2 * time.Hour
 	// LongWork bounds work on repositories: clones, merges, releases.
 	LongWork = 30 * time.Minute
 	// overhead is the time that an activity may take beyond its own timeout, so that its own,

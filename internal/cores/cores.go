@@ -1,0 +1,156 @@
+// Package cores limits how much work that keeps a core busy a process does at once, such as the tests of
+// repositories and the commands of agents.
+package cores
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// PerCore is how much work may run for each core if no limit is set: tests and commands also wait, for the
+// disk and for each other.
+const PerCore = 2
+
+// Limit returns how much work may run at once on this machine; set is the configured limit, 0: none.
+func Limit(set int) int {
+	if set > 0 {
+		return set
+	}
+	return PerCore * runtime.GOMAXPROCS(0)
+}
+
+// Observer is notified of what a queue does. Its methods must not block.
+type Observer interface {
+	// Queued is called when the number of those that work or wait changes.
+	Queued(working, waiting int)
+	// Waited is called when work begins, with the time that it waited.
+	Waited(time.Duration)
+}
+
+// Queue lets a limited number of callers work at once. Of those that wait, one of the owner with the least
+// work in progress is next, the longest waiting first: no owner can keep the others out, however much it
+// asks for. It is safe for concurrent use.
+type Queue struct {
+	limit   int
+	watcher Observer
+
+	mu      sync.Mutex
+	working map[string]int // by owner
+	total   int
+	waiting []*waiter // in order of arrival
+}
+
+type waiter struct {
+	owner string
+	ready chan struct{} // closed when it may work
+}
+
+// NewQueue returns a queue for at most limit callers at once; watcher may be nil.
+func NewQueue(limit int, watcher Observer) *Queue {
+	return &Queue{limit: max(limit, 1), watcher: watcher, working: map[string]int{}}
+}
+
+type noticeKey struct{}
+
+// WithNotice returns a context whose callers of Acquire call notice with true if they have to wait, and then
+// with false when the wait is over.
+func WithNotice(ctx context.Context, notice func(waits bool)) context.Context {
+	return context.WithValue(ctx, noticeKey{}, notice)
+}
+
+func noticeOf(ctx context.Context) func(bool) {
+	if notice, ok := ctx.Value(noticeKey{}).(func(bool)); ok {
+		return notice
+	}
+	return func(bool) {}
+}
+
+// Acquire waits until its caller may work, or until ctx ends: then it returns ctx's cause. The caller must
+// call release when its work has ended; further calls have no effect.
+//
+// A nil Queue lets all callers work at once.
+func (q *Queue) Acquire(ctx context.Context, owner string) (release func(), err error) {
+	if q == nil {
+		return func() {}, nil
+	}
+	began := time.Now()
+	w := q.join(owner)
+	select {
+	case <-w.ready:
+	default:
+		notice := noticeOf(ctx)
+		notice(true)
+		defer notice(false)
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			if !q.leave(w) {
+				q.release(owner) // it became ready at the same moment
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+	if q.watcher != nil {
+		q.watcher.Waited(time.Since(began))
+	}
+	return sync.OnceFunc(func() { q.release(owner) }), nil
+}
+
+// join adds a caller, which may work at once if there is room.
+func (q *Queue) join(owner string) *waiter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := &waiter{owner: owner, ready: make(chan struct{})}
+	q.waiting = append(q.waiting, w)
+	q.admit()
+	return w
+}
+
+// leave removes a caller that no longer waits, and reports whether it still did.
+func (q *Queue) leave(w *waiter) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting, w)
+	if i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+		q.tell()
+	}
+	return i >= 0
+}
+
+func (q *Queue) release(owner string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.total--
+	if q.working[owner]--; q.working[owner] == 0 {
+		delete(q.working, owner)
+	}
+	q.admit()
+}
+
+// admit lets those work for whom there is room. The lock is held.
+func (q *Queue) admit() {
+	for q.total < q.limit && len(q.waiting) > 0 {
+		next := 0
+		for i, w := range q.waiting {
+			if q.working[w.owner] < q.working[q.waiting[next].owner] {
+				next = i
+			}
+		}
+		w := q.waiting[next]
+		q.waiting = slices.Delete(q.waiting, next, next+1)
+		q.working[w.owner]++
+		q.total++
+		close(w.ready)
+	}
+	q.tell()
+}
+
+func (q *Queue) tell() {
+	if q.watcher != nil {
+		q.watcher.Queued(q.total, len(q.waiting))
+	}
+}
