@@ -27,6 +27,7 @@ type options struct {
 	runs          int
 	parallel      int
 	deliberations int // at once
+	crowd         int // runs at once, with a slow model
 	latency       []time.Duration
 	temporal      string
 	sections      []string
@@ -47,6 +48,7 @@ const (
 	sectionTwin    = "twin"    // compared with the same work in one process, without durability
 	sectionCLI     = "cli"     // overhead of the command line
 	sectionRestart = "restart" // a worker killed and restarted
+	sectionCrowd   = "crowd"   // many runs that wait for a slow model; only if named
 	sectionHeal    = "heal"    // from a failure to the next attempt, and the start of a replay
 	sectionBuild   = "build"   // a build after a small change, and program sizes
 	// Deliberations one at a time and in parallel, compared with bare signals.
@@ -95,6 +97,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	fs.IntVar(&o.runs, "runs", 5, "number of sequential runs")
 	fs.IntVar(&o.parallel, "parallel", 20, "number of parallel runs; 0 skips this part")
 	fs.IntVar(&o.deliberations, "deliberations", 200, "number of parallel deliberations")
+	fs.IntVar(&o.crowd, "crowd", 200, "number of parallel runs of the section crowd")
 	fs.StringVar(&latency, "latency", "0s,200ms", "latencies of the scripted model")
 	fs.StringVar(&o.temporal, "temporal", "sqlite", "where Temporal keeps its state: sqlite or postgres")
 	fs.StringVar(&only, "only", strings.Join(sections(), ","), "sections of the report")
@@ -121,9 +124,10 @@ func parse(args []string, errs io.Writer) (options, error) {
 		o.latency = append(o.latency, l)
 	}
 	o.sections = strings.Split(only, ",")
+	known := append(sections(), sectionCrowd)
 	for _, s := range o.sections {
-		if !slices.Contains(sections(), s) {
-			return o, fmt.Errorf("-only: unknown section %q; the sections are %s", s, strings.Join(sections(), ", "))
+		if !slices.Contains(known, s) {
+			return o, fmt.Errorf("-only: unknown section %q; the sections are %s", s, strings.Join(known, ", "))
 		}
 	}
 	if only == sectionCoverage && len(o.repositories) == 0 {
@@ -156,6 +160,7 @@ type results struct {
 	Heal          *healResult         `json:"heal,omitempty"`
 	Deliberations *deliberationResult `json:"deliberations,omitempty"`
 	Restart       *restart            `json:"restart,omitempty"`
+	Crowd         *crowdResult        `json:"crowd,omitempty"`
 	Build         *buildResult        `json:"build,omitempty"`
 	Pages         *dashboard          `json:"dashboard,omitempty"`
 	Coverage      []coverageResult    `json:"coverage,omitempty"`
@@ -236,6 +241,11 @@ func measureStack(ctx context.Context, o options, all *results, say func(string,
 	}
 	if slices.Contains(o.sections, sectionTwin) {
 		if all.Twin, err = measureTwin(ctx, h, o, say); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.sections, sectionCrowd) {
+		if all.Crowd, err = measureCrowd(ctx, h, o.crowd, say); err != nil {
 			return err
 		}
 	}

@@ -72,13 +72,18 @@ func (h *benchStack) prepare(ctx context.Context, o options) error {
 	if err := repository(ctx, h.repo); err != nil {
 		return err
 	}
-	text, err := scenario(append(o.latency, restartLatency))
+	text, err := scenario(append(o.latency, restartLatency, crowdLatency))
 	if err != nil {
 		return err
 	}
 	file := filepath.Join(h.dir, "scenario.yaml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return err
+	}
+	if slices.Contains(o.sections, sectionCrowd) {
+		if h.base, err = crowdConfig(settings); err != nil {
+			return err
+		}
 	}
 	if slices.Contains(o.sections, sectionDeliberations) {
 		if h.model, err = listen(ctx); err != nil {
@@ -92,6 +97,8 @@ func (h *benchStack) prepare(ctx context.Context, o options) error {
 		if err := os.WriteFile(h.base, own, 0o600); err != nil {
 			return err
 		}
+	}
+	if h.base != "" {
 		if err := os.Setenv("RGPT_CONFIG_BASE", h.base); err != nil { // for the processes of the stack
 			return err
 		}
