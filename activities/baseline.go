@@ -175,7 +175,7 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
-	release, err := a.Store.Lease(ctx, "baseline/"+in.Baseline+"/"+in.Check.ID)
+	release, err := a.lease(ctx, "baseline/"+in.Baseline+"/"+in.Check.ID)
 	if err != nil {
 		return contract.CheckResult{}, err
 	}

@@ -3,28 +3,80 @@ package activities
 import (
 	"context"
 	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 )
+
+// coreWait is how long a check or a command may wait for a free core. Then its activity is retried: the
+// activity's own limit, which allows for this wait (package options), must not be reached.
+const coreWait = 110 * time.Minute
 
 type coreKey struct{}
 
+// core is room on this host for work that keeps a core busy.
+type core struct {
+	owner string
+
+	mu      sync.Mutex
+	release func() // nil while it is given back
+}
+
 // takeCore waits until the host has room for work that keeps a core busy: the checks and the commands of
-// repositories. Projects share the room fairly. The returned context says that the room is taken, so that work
-// within this work does not wait for more; release gives it back.
-//
-// It must be called before a lease is waited for: otherwise, its owner could wait for room that others have
-// who wait for the lease.
+// repositories. Projects share the room fairly. The returned context has the room, so that work within this
+// work does not wait for more; release gives it back.
 func (a *Activities) takeCore(ctx context.Context, run int64) (_ context.Context, release func(), err error) {
 	if a.Cores == nil || ctx.Value(coreKey{}) != nil {
 		return ctx, func() {}, nil
 	}
-	owner := strconv.FormatInt(run, 10)
+	c := &core{owner: strconv.FormatInt(run, 10)}
 	if run != 0 {
-		if owner, err = a.Store.ProjectOf(ctx, run); err != nil {
+		if c.owner, err = a.Store.ProjectOf(ctx, run); err != nil {
 			return ctx, nil, err
 		}
 	}
-	if release, err = a.Cores.Acquire(ctx, owner); err != nil {
+	if c.release, err = a.acquireCore(ctx, c.owner); err != nil {
 		return ctx, nil, err
 	}
-	return context.WithValue(ctx, coreKey{}, true), release, nil
+	return context.WithValue(ctx, coreKey{}, c), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.release != nil {
+			c.release()
+		}
+	}, nil
+}
+
+func (a *Activities) acquireCore(ctx context.Context, owner string) (release func(), err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, coreWait, fault.New(contract.ClassInfra, contract.CodeUnavailable,
+		"no core of this host was free for %s; add workers, or raise worker.max_concurrent_commands", coreWait))
+	defer cancel()
+	return a.Cores.Acquire(ctx, owner)
+}
+
+// lease is Store.Lease for work that may have a core: it gives the core back while it waits, since the owner of
+// the lease may need one, and others can use it.
+func (a *Activities) lease(ctx context.Context, key string) (release func(), err error) {
+	c, ok := ctx.Value(coreKey{}).(*core)
+	if !ok {
+		return a.Store.Lease(ctx, key)
+	}
+	release, owned, err := a.Store.TryLease(ctx, key)
+	if err != nil || owned {
+		return release, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.release()
+	c.release = nil
+	if release, err = a.Store.Lease(ctx, key); err != nil {
+		return nil, err
+	}
+	if c.release, err = a.acquireCore(ctx, c.owner); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
 }

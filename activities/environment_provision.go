@@ -67,7 +67,7 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 // keptEnvironment returns an environment that was created before, on this host or another, or
 // environment.ErrNotHere if there is none.
 func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*environment.Environment, error) {
-	release, err := a.Store.Lease(ctx, "environment/"+digest)
+	release, err := a.lease(ctx, "environment/"+digest)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +84,13 @@ func (a *Activities) provide(ctx context.Context, runID int64, w tester.Requirem
 	if !errors.Is(err, environment.ErrNotHere) {
 		return provided{}, tester.EnvironmentFault(err)
 	}
-	asked := time.Now()
 	ctx, done, err := a.takeCore(ctx, runID)
 	if err != nil {
 		return provided{}, err
 	}
 	defer done()
-	release, err := a.Store.Lease(ctx, "environment/"+w.Digest)
+	asked := time.Now()
+	release, err := a.lease(ctx, "environment/"+w.Digest)
 	if err != nil {
 		return provided{}, err
 	}

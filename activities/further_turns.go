@@ -2,6 +2,8 @@ package activities
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -15,38 +17,54 @@ import (
 // commandMargin is how long before an activity was scheduled a command of a person may have been given for
 // the activity to make only one turn: it may have reached the agent's workflow after that, and the clocks of
 // Temporal and of the database may differ.
-const commandMargin = 2 * time.Second
+const commandMargin = 10 * time.Second
 
 // turns makes the turns of an activity: the one that its input names, and further ones as long as the workflow
 // would only schedule the next; see turnChain. Their responses and results are stored under their keys, like
 // those of a turn that is an activity of its own, so a repeated activity finds them.
 //
-// An error is returned if its turn is to be retried, or is the first one. A final error of a further turn is the
-// Failure of its result.
+// An error is that of the first turn. If a further one is to be retried, it is not among the results, which say
+// how long the workflow should wait.
 func (a *Activities) turns(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	most, err := a.turnsOf(ctx, in)
 	if err != nil {
 		return contract.ThinkResult{}, err
 	}
-	chain := newTurnChain(in, most, time.Now().Add(a.Config.Worker.TurnsTime))
+	chain := newTurnChain(in, most, time.Now().Add(a.Config.Worker.TurnsTime), scheduled(ctx))
 	first, err := a.oneTurn(ctx, in)
 	if err != nil {
 		return contract.ThinkResult{}, err
 	}
 	chain.add(first)
 	for chain.continues(time.Now()) && a.mayFollow(ctx, in.Execution.RunID) {
-		result, err := a.furtherTurn(ctx, chain.next)
-		if err != nil && ctx.Err() != nil {
-			return first, nil //nolint:nilerr // the worker stops, or the agent was cancelled: what it did until now counts
+		result, again := a.furtherTurn(ctx, chain.next)
+		if result == nil {
+			first.Wait = again
+			break
 		}
-		if err != nil {
-			return contract.ThinkResult{}, err
+		all := first
+		all.Further = append(slices.Clip(first.Further), *result)
+		if !fits(all) {
+			break // the turn is stored, so it costs nothing to make it an activity
 		}
 		telemetry.FurtherTurns.WithLabelValues().Inc()
-		first.Further = append(first.Further, result)
-		chain.add(result)
+		first = all
+		chain.add(*result)
 	}
 	return first, nil
+}
+
+// fits reports whether the results of several turns are small enough for a history.
+func fits(r contract.ThinkResult) bool {
+	return temporal.CheckSize("the results of several turns", r) == nil
+}
+
+// scheduled returns when an activity was scheduled.
+func scheduled(ctx context.Context) time.Time {
+	if !activity.IsActivity(ctx) {
+		return time.Now()
+	}
+	return activity.GetInfo(ctx).ScheduledTime
 }
 
 // turnsOf returns how many turns may follow the first one of an activity. A repeated activity makes at most
@@ -79,22 +97,30 @@ func (a *Activities) mayFollow(ctx context.Context, run int64) bool {
 	return err == nil && !steered
 }
 
-// furtherTurn makes a turn after the first one of an activity. An error is to be retried; a final one is the
-// Failure of the result.
-func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+// furtherTurn makes a turn after the first one of an activity. It returns nil if the turn must be made again,
+// after the wait: by an activity of its own, because what was done before counts, even if that is stopped. A
+// final failure is that of the result.
+func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput) (_ *contract.ThinkResult, wait time.Duration) {
 	result, err := a.oneTurn(ctx, in)
 	if err == nil {
-		return result, nil
+		return &result, 0
+	}
+	if ctx.Err() != nil {
+		return nil, 0 // the worker stops, or the agent was cancelled
 	}
 	failure := *fault.Of(err)
-	if _, again := fault.Restore(failure).RetryDelay(int(activity.GetInfo(ctx).Attempt)); again || ctx.Err() != nil {
-		return contract.ThinkResult{}, err
+	typed := fault.Restore(failure)
+	if known := (*fault.Error)(nil); errors.As(err, &known) {
+		typed.RetryAfter = known.RetryAfter
 	}
 	a.Log.WarnContext(ctx, "A turn of an agent failed", "run", in.Execution.RunID, "execution", in.Execution.ID, "turn", in.Turn,
 		"class", failure.Class, "code", failure.Code, "error", err)
+	if wait, again := typed.RetryDelay(1); again {
+		return nil, wait
+	}
 	failure.Worker = temporal.Identity()
 	failure.Message, failure.Cause = telemetry.Redact(failure.Message), telemetry.Redact(failure.Cause)
-	return contract.ThinkResult{Failure: &failure}, nil
+	return &contract.ThinkResult{Failure: &failure}, 0
 }
 
 // turnChain decides which turns follow each other in one activity: those after which the agent's workflow would
@@ -109,11 +135,12 @@ type turnChain struct {
 }
 
 // newTurnChain returns the chain of an activity's turns, of which at most so many follow the first one.
-func newTurnChain(in contract.ThinkInput, most int, until time.Time) *turnChain {
+// It was scheduled at the given time.
+func newTurnChain(in contract.ThinkInput, most int, until, at time.Time) *turnChain {
 	c := &turnChain{next: in, until: until, turns: most + 1, seen: map[string]bool{}}
 	c.next.Further = nil
 	if in.Further != nil && in.Further.Time > 0 {
-		if ends := time.Now().Add(in.Further.Time); ends.Before(until) {
+		if ends := at.Add(in.Further.Time); ends.Before(until) {
 			c.until = ends
 		}
 	}

@@ -63,7 +63,7 @@ func TestTurnsEndWhereTheWorkflowMustDecide(t *testing.T) {
 				most = 9
 			}
 			in := contract.ThinkInput{Turn: 4, Planned: true, Left: c.left, Tools: &contract.TurnTools{}, Further: &contract.FurtherTurns{Turns: most}}
-			chain := newTurnChain(in, most, now.Add(time.Minute))
+			chain := newTurnChain(in, most, now.Add(time.Minute), now)
 			for i, r := range c.turns {
 				require.True(t, chain.continues(now), "before turn %d", i)
 				chain.add(r)
@@ -85,12 +85,12 @@ func TestNoTurnBeginsAfterTheTimeOfTheWorkerOrOfTheStep(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	chain := func(step time.Duration) *turnChain {
-		c := newTurnChain(contract.ThinkInput{Tools: &contract.TurnTools{}, Further: &contract.FurtherTurns{Turns: 9, Time: step}}, 9, now.Add(time.Minute))
+		c := newTurnChain(contract.ThinkInput{Tools: &contract.TurnTools{}, Further: &contract.FurtherTurns{Turns: 9, Time: step}}, 9, now.Add(time.Minute), now)
 		c.add(turn("a"))
 		return c
 	}
 	require.True(t, chain(0).continues(now.Add(time.Minute-1)))
 	require.False(t, chain(0).continues(now.Add(time.Minute)))
 	require.True(t, chain(time.Hour).continues(now.Add(time.Minute-1)))
-	require.False(t, chain(time.Second).continues(time.Now().Add(time.Second)))
+	require.False(t, chain(time.Second).continues(now.Add(time.Second)))
 }

@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -102,16 +103,21 @@ func TestNoTurnFollowsOnceAPersonSteersTheRun(t *testing.T) {
 	}
 }
 
-func TestAFurtherTurnThatIsToBeRetriedFailsTheActivityAndTheRetryMakesOnlyThatCall(t *testing.T) {
+func TestAFurtherTurnThatIsToBeRetriedEndsTheActivityWithWhatWasDone(t *testing.T) {
 	t.Parallel()
-	h := newFixture(t, turnsOf(readHello, "fault: {status: 503}", listFiles, finishWork))
+	h := newFixture(t, turnsOf(readHello, makeNew, "fault: {status: 429, retry_after: 7s}", listFiles, finishWork))
 	in := h.furtherTurns()
-	_, failure := do[contract.ThinkResult](h, h.Think, in)
-	require.NotNil(t, failure)
-	require.Contains(t, failure.Message, contract.ClassInfra)
-	require.Equal(t, 1, h.served())
-	require.Len(t, h.think(in).Further, 2)
-	require.Equal(t, 3, h.served())
+	out := h.think(in)
+	require.Len(t, out.Further, 1)
+	require.GreaterOrEqual(t, out.Wait, 7*time.Second, "the provider asked for it")
+	require.Equal(t, 2, h.served())
+
+	in.Turn, in.Tools.Workspace = 3, outcome(t, out.Further[0]).Workspace
+	out = h.think(in)
+	require.Len(t, out.Further, 1)
+	require.True(t, out.Further[0].Finish)
+	require.Zero(t, out.Wait)
+	require.Equal(t, 4, h.served())
 }
 
 func TestAFurtherTurnThatFailsForGoodEndsTheActivityWithWhatWasDone(t *testing.T) {

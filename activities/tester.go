@@ -118,6 +118,12 @@ func specOf(run store.Run) (setup.RunSpec, error) {
 // Verify carries out one check on its own clean checkout. A failure that also occurs on the base
 // commit is known, and does not count against the change.
 func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
+	ofCommit := in.Check.ID != contract.CheckNewTests && in.Baseline == ""
+	if ofCommit && in.Execution.Step != "" {
+		if known, found, err := a.verified(ctx, in); found || err != nil {
+			return known, err
+		}
+	}
 	ctx, release, err := a.takeCore(ctx, in.Execution.RunID)
 	if err != nil {
 		return contract.CheckResult{}, err
@@ -126,12 +132,8 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	switch {
 	case in.Check.ID == contract.CheckNewTests:
 		return a.prove(ctx, in)
-	case in.Baseline != "":
+	case !ofCommit:
 		return a.verifyBaseline(ctx, in)
-	case in.Execution.Step != "":
-		if known, found, err := a.verified(ctx, in); found || err != nil {
-			return known, err
-		}
 	}
 	c, err := a.check(ctx, in)
 	if err != nil {

@@ -79,7 +79,7 @@ func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model
 func (a *Activities) carryOut(ctx context.Context, in contract.ToolInput, call model.ToolCall) (tool.Result, contract.Workspace, error) {
 	tools := a.toolsOf(in.Execution)
 	def, known := tools.Definition(call.Name)
-	if def.Commands {
+	if def.Commands || call.Name == tool.Check {
 		var release func()
 		var err error
 		if ctx, release, err = a.takeCore(ctx, in.Execution.RunID); err != nil {

@@ -292,6 +292,8 @@ type ThinkResult struct {
 	// Further are the results of the turns that followed in the same activity, in order.
 	Further []ThinkResult `json:"further,omitempty"`
 	Failure *Failure      `json:"failure,omitempty"` // of one of Further, then the last: why its turn failed
+	// Wait is how long to wait before the turn after those of Further, which failed and may be retried.
+	Wait time.Duration `json:"wait,omitempty"`
 }
 
 // DoneCall is a tool call that the activity of its model call has carried out.

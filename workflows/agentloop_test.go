@@ -191,6 +191,20 @@ func TestTurnsThatAnActivityMadeTogetherCountAsIfTheyWereMadeOneByOne(t *testing
 		require.Equal(t, int64(10+3*110), w.view(t).Usage.Tokens())
 		require.Equal(t, []string{"c"}, w.commits)
 	})
+	t.Run("the next one must be made again", func(t *testing.T) {
+		t.Parallel()
+		w := newRunFixture(t)
+		together, last := turn("a"), turn("c")
+		last.Finish = true
+		together.Further, together.Wait = []contract.ThinkResult{turn("b")}, 7*time.Second
+		var began, again time.Time
+		w.env.OnActivity(contract.ActivityThink, anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Turn == 1 })).
+			Run(func(mock.Arguments) { began = w.env.Now() }).Return(together, nil)
+		w.env.OnActivity(contract.ActivityThink, anything, mock.MatchedBy(func(in contract.ThinkInput) bool { return in.Turn == 3 })).
+			Run(func(mock.Arguments) { again = w.env.Now() }).Return(last, nil)
+		require.Equal(t, contract.StatusDone, w.orchestrate(t).Status)
+		require.GreaterOrEqual(t, again.Sub(began), 7*time.Second)
+	})
 	t.Run("the last one fails", func(t *testing.T) {
 		t.Parallel()
 		w := newRunFixture(t)

@@ -12,7 +12,7 @@ import (
 
 // PerCore is how much work may run for each core if no limit is set: tests and commands also wait, for the
 // disk and for each other.
-const PerCore = 2
+const PerCore = 4
 
 // Limit returns how much work may run at once on this machine; set is the configured limit, 0: none.
 func Limit(set int) int {

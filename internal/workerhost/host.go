@@ -234,8 +234,8 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 			continue
 		}
 		options := workerOptions(o)
-		options.DisableWorkflowWorker = role.Name != "run" && !asksModels(role.Name)
-		if asksModels(role.Name) {
+		options.DisableWorkflowWorker = role.Name != "run" && role.Name != "planner" && role.Name != "builder" && role.Name != "repair"
+		if mostlyWaits(role.Name) {
 			options.MaxConcurrentActivityExecutionSize = o.Config.Worker.MaxConcurrentTurns
 		}
 		w := worker.New(c, role.Queue, options)
@@ -270,8 +270,10 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 	return append(started, own), nil
 }
 
-// asksModels reports whether the activities of a role mostly wait for a model.
-func asksModels(role string) bool { return role == "planner" || role == "builder" || role == "repair" }
+// mostlyWaits reports whether the activities of a role mostly wait: for a model, or for a free core.
+func mostlyWaits(role string) bool {
+	return role == "planner" || role == "builder" || role == "repair" || role == "tester"
+}
 
 // startOwn serves this worker's own queue with the activities of all its roles, for work that must
 // be done here. Such work is rare, so one poller is enough; the workflows that request it run

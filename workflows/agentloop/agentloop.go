@@ -43,7 +43,7 @@ func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult,
 		if failure != nil || !more {
 			return l.finish(ctx, failure)
 		}
-		if len(l.made) == 0 && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		if len(l.made) == 0 && l.wait == 0 && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return contract.StepResult{}, l.continueAsNew(ctx)
 		}
 	}
@@ -63,6 +63,7 @@ type loop struct {
 	conflict *contract.Conflict     // between the changes that the step starts from
 	undone   bool                   // a call of the current turn that was to change or check something failed
 	made     []contract.ThinkResult // of turns after the current one, made in the same activity
+	wait     time.Duration          // before the turn after those, which failed
 }
 
 func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
@@ -222,6 +223,12 @@ func (l *loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Fail
 		l.Turn++
 		return next, next.Failure
 	}
+	if l.wait > 0 {
+		if err := workflow.Sleep(ctx, l.wait); err != nil {
+			return contract.ThinkResult{}, fault.Of(err)
+		}
+		l.wait = 0
+	}
 	if failure := l.budgetSpent(ctx); failure != nil {
 		return contract.ThinkResult{}, failure
 	}
@@ -239,7 +246,7 @@ func (l *loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Fail
 	if err != nil {
 		return contract.ThinkResult{}, fault.Of(err)
 	}
-	l.made, result.Further = result.Further, nil
+	l.made, l.wait, result.Further = result.Further, result.Wait, nil
 	return result, nil
 }
 
