@@ -21,7 +21,19 @@ type core struct {
 	owner string
 
 	mu      sync.Mutex
-	release func() // nil while it is given back
+	release func()        // nil while it is given back
+	waited  time.Duration // for it
+}
+
+// waitedForCore returns how long work has waited for its core.
+func waitedForCore(ctx context.Context) time.Duration {
+	c, ok := ctx.Value(coreKey{}).(*core)
+	if !ok {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waited
 }
 
 // takeCore waits until the host has room for work that keeps a core busy: the checks and the commands of
@@ -37,7 +49,7 @@ func (a *Activities) takeCore(ctx context.Context, run int64) (_ context.Context
 			return ctx, nil, err
 		}
 	}
-	if c.release, err = a.acquireCore(ctx, c.owner); err != nil {
+	if err = a.acquireCore(ctx, c); err != nil {
 		return ctx, nil, err
 	}
 	return context.WithValue(ctx, coreKey{}, c), func() {
@@ -49,11 +61,15 @@ func (a *Activities) takeCore(ctx context.Context, run int64) (_ context.Context
 	}, nil
 }
 
-func (a *Activities) acquireCore(ctx context.Context, owner string) (release func(), err error) {
+// acquireCore waits for a core that is not taken.
+func (a *Activities) acquireCore(ctx context.Context, c *core) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, coreWait, fault.New(contract.ClassInfra, contract.CodeUnavailable,
 		"no core of this host was free for %s; add workers, or raise worker.max_concurrent_commands", coreWait))
 	defer cancel()
-	return a.Cores.Acquire(ctx, owner)
+	began := time.Now()
+	c.release, err = a.Cores.Acquire(ctx, c.owner)
+	c.waited += time.Since(began)
+	return err
 }
 
 // lease is Store.Lease for work that may have a core: it gives the core back while it waits, since the owner of
@@ -74,7 +90,7 @@ func (a *Activities) lease(ctx context.Context, key string) (release func(), err
 	if release, err = a.Store.Lease(ctx, key); err != nil {
 		return nil, err
 	}
-	if c.release, err = a.acquireCore(ctx, c.owner); err != nil {
+	if err = a.acquireCore(ctx, c); err != nil {
 		release()
 		return nil, err
 	}

@@ -190,14 +190,14 @@ func (a *Activities) makeEnvironment(ctx context.Context, runID int64, w tester.
 }
 
 // hasAttempt reports whether the activity is retried after an error: there is an attempt left, and
-// the total time of the setup is not over.
+// the total time of the setup is not over. The time that it waited for a core does not count.
 func hasAttempt(ctx context.Context, err *fault.Error, timeout time.Duration) bool {
 	if !activity.IsActivity(ctx) {
 		return false
 	}
 	info := activity.GetInfo(ctx)
 	_, again := err.RetryDelay(int(info.Attempt))
-	return again && time.Since(info.ScheduledTime) < timeout
+	return again && time.Since(info.ScheduledTime)-waitedForCore(ctx) < timeout
 }
 
 // keepSetupFiles stores the log and the network requests of a setup.
