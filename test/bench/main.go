@@ -28,6 +28,8 @@ type options struct {
 	parallel      int
 	deliberations int // at once
 	crowd         int // runs at once, with a slow model
+	waiting       int // runs that wait for a person
+	slope         int // runs in one database
 	latency       []time.Duration
 	temporal      string
 	sections      []string
@@ -49,6 +51,8 @@ const (
 	sectionCLI     = "cli"     // overhead of the command line
 	sectionRestart = "restart" // a worker killed and restarted
 	sectionCrowd   = "crowd"   // many runs that wait for a slow model; only if named
+	sectionWaiting = "waiting" // many runs that wait for a person; only if named
+	sectionSlope   = "slope"   // the cost of a run as the database grows; only if named
 	sectionHeal    = "heal"    // from a failure to the next attempt, and the start of a replay
 	sectionBuild   = "build"   // a build after a small change, and program sizes
 	// Deliberations one at a time and in parallel, compared with bare signals.
@@ -97,6 +101,8 @@ func parse(args []string, errs io.Writer) (options, error) {
 	fs.IntVar(&o.runs, "runs", 5, "number of sequential runs")
 	fs.IntVar(&o.parallel, "parallel", 20, "number of parallel runs; 0 skips this part")
 	fs.IntVar(&o.deliberations, "deliberations", 200, "number of parallel deliberations")
+	fs.IntVar(&o.waiting, "waiting", 1000, "number of runs of the section waiting")
+	fs.IntVar(&o.slope, "slope", 2000, "number of runs of the section slope")
 	fs.IntVar(&o.crowd, "crowd", 200, "number of parallel runs of the section crowd")
 	fs.StringVar(&latency, "latency", "0s,200ms", "latencies of the scripted model")
 	fs.StringVar(&o.temporal, "temporal", "sqlite", "where Temporal keeps its state: sqlite or postgres")
@@ -124,7 +130,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 		o.latency = append(o.latency, l)
 	}
 	o.sections = strings.Split(only, ",")
-	known := append(sections(), sectionCrowd)
+	known := append(sections(), sectionCrowd, sectionWaiting, sectionSlope)
 	for _, s := range o.sections {
 		if !slices.Contains(known, s) {
 			return o, fmt.Errorf("-only: unknown section %q; the sections are %s", s, strings.Join(known, ", "))
@@ -161,6 +167,8 @@ type results struct {
 	Deliberations *deliberationResult `json:"deliberations,omitempty"`
 	Restart       *restart            `json:"restart,omitempty"`
 	Crowd         *crowdResult        `json:"crowd,omitempty"`
+	Waiting       *waitingResult      `json:"waiting,omitempty"`
+	Slope         *slopeResult        `json:"slope,omitempty"`
 	Build         *buildResult        `json:"build,omitempty"`
 	Pages         *dashboard          `json:"dashboard,omitempty"`
 	Coverage      []coverageResult    `json:"coverage,omitempty"`
@@ -225,6 +233,26 @@ func needsStack(section string) bool {
 	return !slices.Contains([]string{sectionBuild, sectionDashboard, sectionCoverage, sectionModels, sectionGate}, section)
 }
 
+// measureMany runs the measurements with many runs, which take minutes.
+func measureMany(ctx context.Context, h *benchStack, o options, all *results, say func(string, ...any)) (err error) {
+	if slices.Contains(o.sections, sectionCrowd) {
+		if all.Crowd, err = measureCrowd(ctx, h, o.crowd, say); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.sections, sectionWaiting) {
+		if all.Waiting, err = measureWaiting(ctx, h, o.waiting, say); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(o.sections, sectionSlope) {
+		if all.Slope, err = measureSlope(ctx, h, o.slope, say); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // measureStack runs the measurements that need a running stack.
 func measureStack(ctx context.Context, o options, all *results, say func(string, ...any)) (err error) {
 	h, err := startStack(ctx, o, say)
@@ -244,10 +272,8 @@ func measureStack(ctx context.Context, o options, all *results, say func(string,
 			return err
 		}
 	}
-	if slices.Contains(o.sections, sectionCrowd) {
-		if all.Crowd, err = measureCrowd(ctx, h, o.crowd, say); err != nil {
-			return err
-		}
+	if err = measureMany(ctx, h, o, all, say); err != nil {
+		return err
 	}
 	if slices.Contains(o.sections, sectionCLI) {
 		say("The command line")

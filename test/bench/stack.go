@@ -72,7 +72,7 @@ func (h *benchStack) prepare(ctx context.Context, o options) error {
 	if err := repository(ctx, h.repo); err != nil {
 		return err
 	}
-	text, err := scenario(append(o.latency, restartLatency, crowdLatency))
+	text, err := scenario(append(o.latency, 0, restartLatency, crowdLatency))
 	if err != nil {
 		return err
 	}
