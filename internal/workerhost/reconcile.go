@@ -11,6 +11,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/rocketgpt/orchestrator/activities"
@@ -42,6 +43,8 @@ const (
 	abandonedEvery = time.Minute
 	abandonedRuns  = 1000
 	abandonedQuiet = 30 * time.Second
+	// lookedUpTogether is the number of such runs from which they are looked up with one query.
+	lookedUpTogether = 20
 	// sweepEvery is how often working directories of ended runs are removed.
 	sweepEvery = 10 * time.Minute
 )
@@ -96,21 +99,32 @@ func reconcile(ctx context.Context, c client.Client, db *store.Store, log *slog.
 // what workers that died have left in the state of the model providers.
 func closeAbandoned(ctx context.Context, c client.Client, db *store.Store, log *slog.Logger) error {
 	return every(ctx, abandonedEvery, func() {
-		closeQuiet(ctx, latestOf(c), db, abandonedQuiet, log)
+		closeQuiet(ctx, latestOf(c), runningOf(c), db, abandonedQuiet, log)
 		if err := providers.New(db).Tidy(ctx); err != nil && ctx.Err() == nil {
 			log.Warn("Could not tidy the state of the model providers", "error", err)
 		}
 	})
 }
 
-// closeQuiet checks all unfinished runs that have written nothing for a while.
-func closeQuiet(ctx context.Context, look latest, db *store.Store, quiet time.Duration, log *slog.Logger) {
+// closeQuiet checks all unfinished runs that have written nothing for a while. Many of them, which usually wait
+// for a person, are looked up together: only those that are not in Temporal's list are looked at one by one.
+func closeQuiet(ctx context.Context, look latest, listed running, db *store.Store, quiet time.Duration, log *slog.Logger) {
 	for after := int64(0); ; {
 		ids, err := db.QuietRuns(ctx, quiet, after, abandonedRuns)
 		if err != nil {
 			return // the other loop reports it
 		}
+		var alive map[string]bool
+		if len(ids) >= lookedUpTogether {
+			if alive, err = listed(ctx, ids[0], ids[len(ids)-1]); err != nil && ctx.Err() == nil {
+				log.Warn("Could not list the workflows of runs; looking at each", "runs", len(ids), "error", err)
+			}
+		}
 		for _, id := range ids {
+			if alive[contract.RunWorkflowID(id)] {
+				after = id
+				continue
+			}
 			if err := closeIfEnded(ctx, look, db, id); err != nil {
 				log.Warn("Could not check whether a run's workflow still exists", "run", id, "error", err)
 			}
@@ -139,6 +153,31 @@ func latestOf(c client.Client) latest {
 		}
 		info := answer.GetWorkflowExecutionInfo()
 		return info.GetExecution().GetRunId(), info.GetStatus(), nil
+	}
+}
+
+// running returns the ids of the running workflows of runs whose numbers are in a range, according to
+// Temporal's index, which may lag: what it does not contain may be running, too.
+type running func(ctx context.Context, first, last int64) (map[string]bool, error)
+
+// runningOf asks Temporal.
+func runningOf(c client.Client) running {
+	return func(ctx context.Context, first, last int64) (map[string]bool, error) {
+		found := map[string]bool{}
+		query := fmt.Sprintf("WorkflowType = %q AND ExecutionStatus = %q AND %s BETWEEN %d AND %d",
+			contract.WorkflowRun, "Running", contract.AttributeRun, first, last)
+		for page := []byte(nil); ; {
+			answer, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{PageSize: abandonedRuns, Query: query, NextPageToken: page})
+			if err != nil {
+				return nil, fmt.Errorf("list the running workflows of runs: %w", err)
+			}
+			for _, e := range answer.GetExecutions() {
+				found[e.GetExecution().GetWorkflowId()] = true
+			}
+			if page = answer.GetNextPageToken(); len(page) == 0 {
+				return found, nil
+			}
+		}
 	}
 }
 

@@ -2,17 +2,23 @@ package workerhost
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	sdk "go.temporal.io/sdk/temporal"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
+	"github.com/rocketgpt/orchestrator/internal/temporal/temporaltest"
 )
 
 const terminated = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
@@ -94,13 +100,64 @@ func TestARunIsClosedHoweverManyCameAfterIt(t *testing.T) {
 		looked[workflow]++
 		return "first", terminated, nil
 	}
-	closeQuiet(t.Context(), look, db, 0, slog.New(slog.DiscardHandler))
+	closeQuiet(t.Context(), look, nil, db, 0, slog.New(slog.DiscardHandler))
 	require.Equal(t, contract.StatusFailed, details(t, db, id).Status)
 	require.Equal(t, map[string]int{contract.RunWorkflowID(id): 2}, looked, "Temporal is not asked of the runs that ended")
 	first, err := db.QuietRuns(t.Context(), 0, id, 10)
 	require.NoError(t, err)
 	require.Empty(t, first)
 	require.Len(t, ended, 3)
+}
+
+func TestManyRunsThatWaitAreLookedUpTogetherAndThoseThatEndedAreClosed(t *testing.T) {
+	t.Parallel()
+	c := temporaltest.Connect(t)
+	require.NoError(t, temporal.RegisterSearchAttributes(t.Context(), c, temporaltest.Namespace))
+	db, _ := healingRun(t)
+	var ids []int64
+	for range lookedUpTogether {
+		run, _, err := db.CreateRun(t.Context(), store.NewRun{Project: "p", GoalTitle: "g", Settings: contract.Settings{Repo: contract.Repo{URL: "/r", Base: "b", Tree: "t"}}})
+		require.NoError(t, err)
+		ids = append(ids, run.ID)
+		var started client.WorkflowRun
+		await.Until(t, "Temporal to know the search attributes and to start a workflow", func() bool {
+			started, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+				ID: contract.RunWorkflowID(run.ID), TaskQueue: "nobody-serves-this",
+				TypedSearchAttributes: sdk.NewSearchAttributes(sdk.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(run.ID)),
+			}, contract.WorkflowRun)
+			return err == nil
+		})
+		record(t, db, run.ID, started.GetRunID(), contract.Record{
+			Seq: 1, Run: &contract.RunChange{Phase: contract.PhasePlanner, Status: contract.StatusWaitingForApproval},
+		})
+	}
+	ended := ids[7]
+	require.NoError(t, c.TerminateWorkflow(t.Context(), contract.RunWorkflowID(ended), "", "a test"))
+	listed := runningOf(c)
+	await.Until(t, "Temporal's index to contain what runs", func() bool {
+		alive, err := listed(t.Context(), ids[0], ids[len(ids)-1])
+		require.NoError(t, err)
+		return len(alive) == len(ids)-1 && !alive[contract.RunWorkflowID(ended)]
+	})
+	looked := map[string]int{}
+	look := func(ctx context.Context, workflow string) (string, enumspb.WorkflowExecutionStatus, error) {
+		looked[workflow]++
+		if workflow == contract.RunWorkflowID(ids[0]-1) { // the run of healingRun, without a workflow
+			return "first", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
+		}
+		return latestOf(c)(ctx, workflow)
+	}
+	closeQuiet(t.Context(), look, listed, db, 0, slog.New(slog.DiscardHandler))
+	require.Equal(t, contract.StatusFailed, details(t, db, ended).Status)
+	require.Equal(t, contract.StatusWaitingForApproval, details(t, db, ids[0]).Status)
+	require.Len(t, looked, 2, "only those that are not in the list are looked at")
+
+	clear(looked)
+	fails := func(context.Context, int64, int64) (map[string]bool, error) {
+		return nil, errors.New("the index is down")
+	}
+	closeQuiet(t.Context(), look, fails, db, 0, slog.New(slog.DiscardHandler))
+	require.Len(t, looked, lookedUpTogether, "without a list, each is looked at")
 }
 
 func TestARunThatSaidHowItEndedOrIsDoneAgainIsNotClosed(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 const (
 	waitingAtOnce = 8                // runs that are being planned at the same time
 	waitingSettle = 15 * time.Second // before the measurement begins, for what still follows from the last run
-	waitingTime   = 30 * time.Second // of the measurement
+	waitingTime   = time.Minute      // of the measurement: what is done once a minute counts
 )
 
 // The aims of runs that wait.
