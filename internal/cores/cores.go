@@ -131,7 +131,7 @@ func (q *Queue) release(owner string) {
 	q.admit()
 }
 
-// admit lets those work for whom there is room. The lock is held.
+// admit starts waiting callers until the limit is reached. The caller must hold q.mu.
 func (q *Queue) admit() {
 	for q.total < q.limit && len(q.waiting) > 0 {
 		next := 0
