@@ -72,7 +72,7 @@ func (r *run) judgeSetup(ctx workflow.Context, agent *environmentAgent, problem 
 	}
 	agent.proposed = 0
 	var judged contract.JudgeSetupResult
-	if err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, options.LongWork+options.CoreWait, contract.ActivityJudgeSetup, in).Get(ctx, &judged); err != nil {
+	if err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, options.LongWork, contract.ActivityJudgeSetup, in).Get(ctx, &judged); err != nil {
 		return r.failureOf(err)
 	}
 	if judged.Unproven != "" {
