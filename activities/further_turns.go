@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -108,19 +107,13 @@ func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput) (_
 	if ctx.Err() != nil {
 		return nil, 0 // the worker stops, or the agent was cancelled
 	}
-	failure := *fault.Of(err)
-	typed := fault.Restore(failure)
-	if known := (*fault.Error)(nil); errors.As(err, &known) {
-		typed.RetryAfter = known.RetryAfter
-	}
+	typed := temporal.Reported(err, temporal.Identity())
 	a.Log.WarnContext(ctx, "A turn of an agent failed", "run", in.Execution.RunID, "execution", in.Execution.ID, "turn", in.Turn,
-		"class", failure.Class, "code", failure.Code, "error", err)
+		"class", typed.Class, "code", typed.Code, "error", err)
 	if wait, again := typed.RetryDelay(1); again {
 		return nil, wait
 	}
-	failure.Worker = temporal.Identity()
-	failure.Message, failure.Cause = telemetry.Redact(failure.Message), telemetry.Redact(failure.Cause)
-	return &contract.ThinkResult{Failure: &failure}, 0
+	return &contract.ThinkResult{Failure: fault.Of(typed)}, 0
 }
 
 // turnChain decides which turns follow each other in one activity: those after which the agent's workflow would

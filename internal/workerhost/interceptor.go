@@ -13,7 +13,6 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/cores"
 	"github.com/rocketgpt/orchestrator/internal/fault"
-	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
@@ -70,17 +69,10 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	} else if errors.Is(ctx.Err(), context.Canceled) && !info.IsLocalActivity {
 		return nil, context.Canceled
 	}
-	failure := fault.Of(err)
-	failure.Worker = e.worker
+	typed := temporal.Reported(err, e.worker)
 	runID, _ := contract.RunIDOfWorkflow(info.WorkflowExecution.ID)
 	e.log.WarnContext(ctx, "An activity failed", "run", runID, "workflow", info.WorkflowExecution.ID, "activity", info.ActivityType.Name,
-		"attempt", info.Attempt, "worker", e.worker, "class", failure.Class, "code", failure.Code, "error", err)
-	// No secrets may reach Temporal: histories are kept for a long time.
-	failure.Message, failure.Cause = telemetry.Redact(failure.Message), telemetry.Redact(failure.Cause)
-	typed := fault.Restore(*failure)
-	if known := (*fault.Error)(nil); errors.As(err, &known) {
-		typed.RetryAfter = known.RetryAfter
-	}
+		"attempt", info.Attempt, "worker", e.worker, "class", typed.Class, "code", typed.Code, "error", err)
 	stopBeat()
 	if !info.IsLocalActivity && info.HeartbeatTimeout > 0 {
 		// This is sent with the failure: the SDK first sends the last heartbeat of a failed
