@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 
 	"go.temporal.io/sdk/activity"
@@ -12,7 +13,7 @@ import (
 // Record writes one transition of a run: its state and events, once, in order.
 func (a *Activities) Record(ctx context.Context, rec contract.Record) (contract.RecordResult, error) {
 	execution := activity.GetInfo(ctx).WorkflowExecution
-	result, err := a.Store.Record(ctx, store.Source{WorkflowID: execution.ID, WorkflowRunID: execution.RunID}, rec)
+	result, err := a.Store.Record(ctx, store.Source{WorkflowID: cmp.Or(rec.Workflow, execution.ID), WorkflowRunID: execution.RunID}, rec)
 	if err != nil {
 		return result, err
 	}

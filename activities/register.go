@@ -91,6 +91,8 @@ func Roles() []Role {
 			register(r, contract.ActivityRunTimeFrom, a.Store.RunTimeFrom)
 			register(r, contract.ActivityTakeCheck, a.TakeCheck)
 			register(r, contract.ActivityAdoptPlan, a.AdoptPlan)
+			register(r, contract.ActivityOpenStep, a.OpenStep)
+			register(r, contract.ActivityTool, a.CallTool)
 			register(r, contract.ActivityIntegrate, a.Integrate)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 			register(r, contract.ActivityCleanUp, a.CleanUp)

@@ -108,12 +108,13 @@ type EventDraft struct {
 }
 
 // Record is one transition of a run to be written to the database: the run's new state and its
-// events, in one transaction. The workflow execution that sends it counts its records in Seq from
+// events, in one transaction. The workflow execution that sends it, or each part of it, counts its records in Seq from
 // 1; (workflow id, workflow run id, Seq) makes a repeat harmless. If a workflow task fails before
 // completion and is repeated, different records may have the same numbers: Task identifies the task
 // that wrote them. If one record both ends and begins an execution, End comes first.
 type Record struct {
 	RunID         int64              `json:"run_id"`
+	Workflow      string             `json:"workflow,omitempty"` // the id under which it is numbered, if its sender is a part of a workflow; empty: that of the workflow
 	Seq           int64              `json:"seq"`
 	Task          int64              `json:"task,omitempty"` // the workflow task that wrote it, as the length of its history; 0: unknown
 	At            time.Time          `json:"at"`             // workflow time

@@ -281,10 +281,17 @@ type Repo struct {
 	Branch string `json:"branch"` // the name that Base was resolved from, for people
 }
 
-// LogicLean is the logic of runs that write fewer events: they prepare with one activity, whose events are
-// written when the planner begins, update Temporal's search attributes only when they change, and remove their
-// directories by a local activity. It is part of the input, because a version marker would cost events again.
-const LogicLean = 1
+// The logic of a run's workflow is part of its input, because a version marker would cost events. Each includes
+// the earlier ones.
+const (
+	// LogicLean is the logic of runs that write fewer events: they prepare with one activity, whose events are
+	// written when the planner begins, update Temporal's search attributes only when they change, and remove
+	// their directories by a local activity.
+	LogicLean = 1 + iota
+	// LogicSteps is the logic of runs that carry out their steps as parts of their own workflow, as long as its
+	// history has room. A child workflow for each step costs about half of what Temporal does for a run.
+	LogicSteps
+)
 
 // RunInput starts a run's workflow. It does not include the goal: texts stay in the database, and
 // histories contain only keys.
@@ -294,7 +301,7 @@ type RunInput struct {
 	Project  string   `json:"project"`
 	PlanID   int64    `json:"plan_id,omitempty"` // of the plan supplied with the run, if Settings.PlanGiven
 	Settings Settings `json:"settings"`
-	Logic    int      `json:"logic,omitempty"` // LogicLean, …; 0: earlier
+	Logic    int      `json:"logic,omitempty"` // LogicLean, LogicSteps; 0: earlier
 
 	// Continued is the state of a run whose workflow continued as new; empty at its start. Only the
 	// run's workflow reads it.

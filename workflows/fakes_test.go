@@ -367,7 +367,7 @@ func (w *runFixture) record(ctx context.Context, rec contract.Record) (contract.
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := fmt.Sprint(activity.GetInfo(ctx).WorkflowExecution, rec.Seq)
+	key := fmt.Sprint(activity.GetInfo(ctx).WorkflowExecution, rec.Workflow, rec.Seq)
 	if prior, ok := w.written[key]; ok {
 		return prior, nil
 	}
@@ -541,7 +541,7 @@ func runInput(change ...func(*contract.Settings)) contract.RunInput {
 	for _, c := range change {
 		c(&s)
 	}
-	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s, Logic: contract.LogicLean}
+	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s, Logic: contract.LogicSteps}
 }
 
 // onePlan returns a plan of steps without dependencies.

@@ -544,7 +544,7 @@ func TestTheTranscriptQueryNamesWhereEachConversationIsStored(t *testing.T) {
 		require.Equal(t, begun[fmt.Sprint(k.Phase, k.Step)], k.ExecutionID)
 	}
 	require.Equal(t, []int{1, 2, 2}, []int{keys[0].Turns, keys[1].Turns, keys[2].Turns})
-	require.Equal(t, "run-7/step/s2", keys[2].Workflow)
+	require.Equal(t, "run-7", keys[2].Workflow)
 }
 
 // TestACommandThatComesBeforeTheFirstTaskIsApplied sends commands to a run that has not

@@ -262,6 +262,48 @@ func TestWhatAForgottenRecordBeganEndsWithItsRun(t *testing.T) {
 	}
 }
 
+// TestAStepThatNoHistoryKnowsEndsWithItsRun is about steps that are parts of their run's workflow: they number
+// their records by themselves, so no other record takes the number of one that is in no history.
+func TestAStepThatNoHistoryKnowsEndsWithItsRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	part := func(seq int64, r contract.Record) contract.RecordResult {
+		r.RunID, r.Seq, r.Task, r.At = b.First.ID, seq, 3, time.Now()
+		from := b.Source()
+		from.WorkflowID = contract.StepWorkflowID(b.First.ID, r.Begin.Step)
+		result, err := b.Record(t.Context(), from, r)
+		require.NoError(t, err)
+		return result
+	}
+	step := func(id string) contract.Record {
+		return contract.Record{
+			Begin:  &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: id, Agent: contract.AgentBuilder},
+			Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": id}}},
+		}
+	}
+	ended := part(1, step("ended"))
+	_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.StepWorkflowID(b.First.ID, "ended"), WorkflowRunID: b.Source().WorkflowRunID}, contract.Record{
+		RunID: b.First.ID, Seq: 2, Task: 3, At: time.Now(),
+		End: &contract.ExecutionEnd{ExecutionID: ended.Execution.ID, Status: contract.ExecutionCompleted}, EndEvents: 1, Events: []contract.EventDraft{{Type: contract.EventStepCompleted}},
+	})
+	require.NoError(t, err)
+	lost := part(1, step("lost"))
+	_, err = b.ReserveCall(t.Context(), reservation(lost.Execution, 1))
+	require.NoError(t, err)
+	_, err = b.recordTask(7, 1, contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}}})
+	require.NoError(t, err)
+	executions, err := b.Executions(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	status := map[string]contract.ExecutionStatus{}
+	for _, e := range executions {
+		status[e.Step] = e.Status
+	}
+	require.Equal(t, map[string]contract.ExecutionStatus{"ended": contract.ExecutionCompleted, "lost": contract.ExecutionCancelled}, status)
+	calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Equal(t, "failed", calls[0].Status, "its reservation is released")
+}
+
 func TestAStepThatEndedInALostRecordIsNotRecordedWithAnotherEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -36,7 +36,7 @@ func TestAStoppingWorkerFinishesWhatItCanAndLeavesTheRestToTheNext(t *testing.T)
 	})
 	id := d.run(t, "Stop the worker")
 
-	d.awaitWork(t, id, contract.StepWorkflowID(id, "step-001"), contract.ActivityThink, func() bool { return d.awaitModelCall(t, id, "step-001", 2) })
+	d.awaitWork(t, id, contract.RunWorkflowID(id), contract.ActivityThink, func() bool { return d.awaitModelCall(t, id, "step-001", 2) })
 	d.signalStop(t)
 	require.Len(t, d.answerOf(t, id, "step-001", 2), 1, "the model was heard to the end")
 	calls, err := d.db.ModelCalls(t.Context(), id)

@@ -72,7 +72,7 @@ func newProviderTests(t *testing.T) *providerTests {
 		"long":    harness.PlanRules("200ms", turnsOf("step-001", 8), turnsOf("step-002", 8, "step-001")),
 		"fair":    harness.PlanRules(fairLatency.String(), turnsOf("step-001", 6)),
 		"large":   harness.PlanRules(fairLatency.String(), turnsOf("step-001", 3), turnsOf("step-002", 3), turnsOf("step-003", 3), turnsOf("step-004", 3)),
-		"metered": harness.PlanRules("20ms", turnsOf("step-001", 6)),
+		"metered": harness.PlanRules("20ms", turnsOf("step-001", 12)), // more than any run makes before it is looked at
 	} {
 		rules = append(rules, r.Named(name)...)
 	}

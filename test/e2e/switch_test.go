@@ -205,7 +205,7 @@ func (w *switchTests) awaitTools(t *testing.T) {
 	t.Helper()
 	for _, id := range w.runs {
 		harness.Await(t, fmt.Sprintf("the command of run %d to run", id), longest, func() (bool, string) {
-			d, err := w.Temporal(t).DescribeWorkflowExecution(t.Context(), contract.StepWorkflowID(id, "step-001"), "")
+			d, err := w.Temporal(t).DescribeWorkflowExecution(t.Context(), contract.RunWorkflowID(id), "")
 			if err != nil {
 				return false, err.Error()
 			}

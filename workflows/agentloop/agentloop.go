@@ -1,5 +1,5 @@
-// Package agentloop is the workflow of an agent that works with tools: the builder,
-// the Repair agent and the environment agent.
+// Package agentloop is the loop of an agent that works with tools: the builder, the Repair agent and the
+// environment agent. A run carries out its steps as parts of its own workflow; other loops are workflows.
 package agentloop
 
 import (
@@ -17,46 +17,29 @@ import (
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
-// Workflow is one agent loop: the model thinks, calls tools and sees the results, until it reports
-// that it is done or its budget is used up. A model call and its short tool calls are one activity, which makes
-// further turns as long as the loop has nothing to decide; each long tool call is another. The conversation stays
-// in the database, so the history holds only keys and decisions. A failed step is returned as a result with a
-// failure, not as an error.
+// Workflow is an agent loop in a workflow of its own. It continues as new when its history becomes long.
 func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult, error) {
-	l := newLoop(ctx, in)
+	l := New(ctx, in, records.NewRecorder(ctx, in.RunID), workflow.GetInfo(ctx).TaskQueueName)
 	if err := l.listen(ctx); err != nil {
 		return contract.StepResult{}, err
 	}
-	if in.State == nil {
-		if failure := l.open(ctx); failure != nil {
-			return l.finish(ctx, failure)
-		}
+	result, more, err := l.Run(ctx)
+	if more {
+		return contract.StepResult{}, l.continueAsNew(ctx)
 	}
-	for {
-		more, failure := l.turn(ctx)
-		if failure == nil && !more {
-			failure = l.validate(ctx)
-			if failure == nil {
-				failure = l.passGate(ctx)
-			}
-		}
-		if failure != nil || !more {
-			return l.finish(ctx, failure)
-		}
-		if len(l.made) == 0 && l.wait == 0 && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			return contract.StepResult{}, l.continueAsNew(ctx)
-		}
-	}
+	return result, err
 }
 
-// loop is the state of an agent loop. LoopState is the part that survives a continue-as-new.
-type loop struct {
+// Loop is one agent loop: the model thinks, calls tools and sees the results, until it reports that it is done
+// or its budget is used up. A model call and its short tool calls are one activity, which makes further turns as
+// long as the loop has nothing to decide; each long tool call is another. The conversation stays in the database,
+// so the history holds only keys and decisions. LoopState is the part that survives a continue-as-new.
+type Loop struct {
 	contract.LoopState
 	in       contract.StepInput
 	affinity *affinity.Affinity // where its work is done
 	log      log.Logger
 	rows     *records.Recorder
-	signals  workflow.ReceiveChannel // directives from the run
 	opened   bool
 	lost     string // the chosen worker, if it did not accept the step
 
@@ -66,14 +49,13 @@ type loop struct {
 	wait     time.Duration          // before the turn after those, which failed
 }
 
-func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
-	l := &loop{
+// New returns a loop that records its progress in rows and works on a task queue. It begins with Run.
+func New(ctx workflow.Context, in contract.StepInput, rows *records.Recorder, queue string) *Loop {
+	l := &Loop{
 		in:       in,
-		affinity: &affinity.Affinity{Queue: workflow.GetInfo(ctx).TaskQueueName, Worker: in.Worker},
+		affinity: &affinity.Affinity{Queue: queue, Worker: in.Worker, Summary: in.Step},
 		log:      log.With(workflow.GetLogger(ctx), "run", in.RunID, "step", in.Step),
-		rows:     records.NewRecorder(ctx, in.RunID),
-
-		signals: workflow.GetSignalChannel(ctx, contract.SignalDirectives),
+		rows:     rows,
 	}
 	l.affinity.OnLost = l.workerLost
 	if in.State != nil {
@@ -86,8 +68,60 @@ func newLoop(ctx workflow.Context, in contract.StepInput) *loop {
 	return l
 }
 
+// Run carries the loop on until it ends. A failed step is a result with a failure, not an error. If the history
+// of the workflow becomes long, Run stops between two turns and reports that there is more to do: Rest continues
+// the loop in another history.
+func (l *Loop) Run(ctx workflow.Context) (result contract.StepResult, more bool, err error) {
+	if !l.opened {
+		if failure := l.open(ctx); failure != nil {
+			result, err = l.finish(ctx, failure)
+			return result, false, err
+		}
+	}
+	for {
+		goesOn, failure := l.turn(ctx)
+		if failure == nil && !goesOn {
+			failure = l.validate(ctx)
+			if failure == nil {
+				failure = l.passGate(ctx)
+			}
+		}
+		if failure != nil || !goesOn {
+			result, err = l.finish(ctx, failure)
+			return result, false, err
+		}
+		if len(l.made) == 0 && l.wait == 0 && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			return contract.StepResult{}, true, nil
+		}
+	}
+}
+
+// Rest returns the input that continues a loop which Run stopped. The conversation and the workspace are stored
+// elsewhere already.
+func (l *Loop) Rest() contract.StepInput {
+	state, next := l.LoopState, l.in
+	state.Records = l.rows.Seq
+	next.State, next.Worker = &state, l.affinity.Worker
+	return next
+}
+
+// Transcript returns where the loop's conversation is stored, as the part of a workflow.
+func (l *Loop) Transcript(workflowID string) contract.TranscriptKey {
+	return contract.TranscriptKey{
+		Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Attempt: l.Execution.Attempt,
+		ExecutionID: l.Execution.ID, Turns: l.Turn, Workflow: workflowID,
+	}
+}
+
+// Apply applies directives of the run unless newer ones have already been applied.
+func (l *Loop) Apply(o contract.Directives) {
+	if o.Seq > l.DirectivesSeq {
+		l.DirectivesSeq, l.Paused, l.Model = o.Seq, o.Paused, o.Model
+	}
+}
+
 // workerLost records that the chosen worker is lost: any worker may continue the step.
-func (l *loop) workerLost(ctx workflow.Context, worker string) {
+func (l *Loop) workerLost(ctx workflow.Context, worker string) {
 	l.lost = worker
 	l.log.Warn("The worker chosen for a step did not accept it; any worker can run it now", "worker", worker)
 	// While a step is being opened, the recorder is locked until the opening returns, so this
@@ -101,35 +135,26 @@ func (l *loop) workerLost(ctx workflow.Context, worker string) {
 
 // listen receives the run's directives and registers the query for where the conversation is
 // stored.
-func (l *loop) listen(ctx workflow.Context) error {
+func (l *Loop) listen(ctx workflow.Context) error {
+	signals := workflow.GetSignalChannel(ctx, contract.SignalDirectives)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
 			var o contract.Directives
-			if !l.signals.Receive(ctx, &o) {
+			if !signals.Receive(ctx, &o) {
 				return
 			}
-			l.apply(o)
+			l.Apply(o)
 		}
 	})
 	id := workflow.GetInfo(ctx).WorkflowExecution.ID
 	return workflow.SetQueryHandler(ctx, contract.QueryTranscript, func() ([]contract.TranscriptKey, error) {
-		return []contract.TranscriptKey{{
-			Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Attempt: l.Execution.Attempt,
-			ExecutionID: l.Execution.ID, Turns: l.Turn, Workflow: id,
-		}}, nil
+		return []contract.TranscriptKey{l.Transcript(id)}, nil
 	})
-}
-
-// apply applies directives unless newer ones have already been applied.
-func (l *loop) apply(o contract.Directives) {
-	if o.Seq > l.DirectivesSeq {
-		l.DirectivesSeq, l.Paused, l.Model = o.Seq, o.Paused, o.Model
-	}
 }
 
 // open begins the execution, merges the changes that the step starts from, and opens the
 // conversation. This is one hop if the repository is on this host and there is little to merge.
-func (l *loop) open(ctx workflow.Context) *contract.Failure {
+func (l *Loop) open(ctx workflow.Context) *contract.Failure {
 	begin := contract.Record{
 		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
 		Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": l.in.Step}}},
@@ -167,7 +192,7 @@ func (l *loop) open(ctx workflow.Context) *contract.Failure {
 
 // turn makes one model call and the tool calls that it asks for. It reports whether
 // there is more to do.
-func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
+func (l *Loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 	if failure := l.unpaused(ctx); failure != nil {
 		return false, failure
 	}
@@ -216,7 +241,7 @@ func (l *loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 
 // think returns the result of the next turn's model call: one that was made together with that of an earlier
 // turn, or a new one.
-func (l *loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Failure) {
+func (l *Loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Failure) {
 	if len(l.made) > 0 {
 		next := l.made[0]
 		l.made = l.made[1:]
@@ -252,7 +277,7 @@ func (l *loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Fail
 
 // furtherTurns returns the turns that may be made together with the next one. Repetitions are counted here,
 // so none are made together if the next one could be one too many.
-func (l *loop) furtherTurns(ctx workflow.Context) *contract.FurtherTurns {
+func (l *Loop) furtherTurns(ctx workflow.Context) *contract.FurtherTurns {
 	b := l.in.Settings.Budget
 	if b.LoopLimit > 0 {
 		most := 0
@@ -277,7 +302,7 @@ func (l *loop) furtherTurns(ctx workflow.Context) *contract.FurtherTurns {
 }
 
 // unpaused waits while the run is paused. The wait does not count against the step's time.
-func (l *loop) unpaused(ctx workflow.Context) *contract.Failure {
+func (l *Loop) unpaused(ctx workflow.Context) *contract.Failure {
 	asked := workflow.Now(ctx)
 	err := workflow.Await(ctx, func() bool { return !l.Paused })
 	l.Started = l.Started.Add(workflow.Now(ctx).Sub(asked))
@@ -286,7 +311,7 @@ func (l *loop) unpaused(ctx workflow.Context) *contract.Failure {
 
 // validate is the extra check of a step in strict mode: its change counts only if it
 // passes the project's first stage of verification, usually the build.
-func (l *loop) validate(ctx workflow.Context) *contract.Failure {
+func (l *Loop) validate(ctx workflow.Context) *contract.Failure {
 	if !l.in.Lessons.Strict || l.Workspace.Tree == l.From.Tree {
 		return nil
 	}
@@ -319,7 +344,7 @@ func (l *loop) validate(ctx workflow.Context) *contract.Failure {
 
 // budgetLeft returns what the step may still use. Call it only if budgetSpent found
 // nothing used up.
-func (l *loop) budgetLeft() *contract.StepLeft {
+func (l *Loop) budgetLeft() *contract.StepLeft {
 	b := l.in.Settings.Budget
 	var left contract.StepLeft
 	if b.Tokens > 0 {
@@ -335,7 +360,7 @@ func (l *loop) budgetLeft() *contract.StepLeft {
 }
 
 // budgetSpent returns the failure for the budget that the step has used up, if any.
-func (l *loop) budgetSpent(ctx workflow.Context) *contract.Failure {
+func (l *Loop) budgetSpent(ctx workflow.Context) *contract.Failure {
 	b := l.in.Settings.Budget
 	over := func(what, key string, used, most any) *contract.Failure {
 		return &fault.New(contract.ClassLogic, contract.CodeStepBudget,
@@ -357,7 +382,7 @@ func (l *loop) budgetSpent(ctx workflow.Context) *contract.Failure {
 
 // callTools carries out the tool calls of a turn in order. Adjacent calls that only
 // read run in parallel.
-func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
+func (l *Loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
 	for len(calls) > 0 {
 		if l.Paused {
 			if failure := l.unpaused(ctx); failure != nil {
@@ -375,19 +400,19 @@ func (l *loop) callTools(ctx workflow.Context, calls []contract.ToolCallRef) *co
 
 // finishesApart reports whether a call that finishes is carried out after all others of its turn,
 // because it may be refused.
-func (l *loop) finishesApart() bool {
+func (l *Loop) finishesApart() bool {
 	return l.in.Settings.FinishRefusals > 0 || l.holdsFinish() || len(l.mustAnswer()) > 0
 }
 
 // holdsFinish reports whether an agent that wants to finish beside a failed call sees its result first.
 // In a turn of the plan, no agent has seen any result.
-func (l *loop) holdsFinish() bool {
+func (l *Loop) holdsFinish() bool {
 	return l.in.Settings.HoldFinish || l.Planned && l.Turn == 1
 }
 
 // recordDone records the outcomes of the calls that were carried out with their model call, which are
 // the first ones, and returns the others. Activities of earlier code carry out none.
-func (l *loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall) ([]contract.ToolCallRef, *contract.Failure) {
+func (l *Loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall) ([]contract.ToolCallRef, *contract.Failure) {
 	for _, d := range done {
 		if len(calls) == 0 || calls[0].Index != d.Index {
 			break
@@ -400,7 +425,7 @@ func (l *loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall
 	return calls, nil
 }
 
-func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
+func (l *Loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
 	futures := make([]workflow.Future, len(calls))
 	for i, call := range calls {
 		futures[i] = l.callTool(ctx, call, refusal{})
@@ -419,7 +444,7 @@ func (l *loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef
 
 // callTool carries out one tool call. Short ones are local activities; long ones, and
 // calls with a repository that is not on this host yet, are ordinary activities.
-func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef, why refusal) workflow.Future {
+func (l *Loop) callTool(ctx workflow.Context, call contract.ToolCallRef, why refusal) workflow.Future {
 	args := contract.ToolInput{
 		Execution: l.Execution, Turn: l.Turn, Index: call.Index, Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout,
 		Failed: why.failed, Undone: why.undone, Unanswered: why.unanswered,
@@ -446,7 +471,7 @@ func (l *loop) callTool(ctx workflow.Context, call contract.ToolCallRef, why ref
 }
 
 // recordOutcome records the outcome of a tool call, and stops loops and misconduct.
-func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome) *contract.Failure {
+func (l *Loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome) *contract.Failure {
 	l.Workspace = out.Workspace
 	if !out.OK && (!call.ReadOnly || call.Tool == checkTool) {
 		l.undone = true
@@ -474,7 +499,7 @@ func (l *loop) recordOutcome(call contract.ToolCallRef, out contract.ToolOutcome
 }
 
 // credit names the model that made the change: the planner's, if its edits are all of it.
-func (l *loop) credit() contract.Credit {
+func (l *Loop) credit() contract.Credit {
 	if l.Planned && l.Turn <= 1 {
 		return contract.Credit{Step: l.in.Step, Model: l.in.Planner.Model, Prompt: l.in.Planner.Prompt}
 	}
@@ -482,7 +507,7 @@ func (l *loop) credit() contract.Credit {
 }
 
 // finish closes the execution and returns the step's result.
-func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
+func (l *Loop) finish(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
 	result := contract.StepResult{
 		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
 		Credit: l.credit(),
@@ -519,20 +544,16 @@ func (l *loop) finish(ctx workflow.Context, failure *contract.Failure) (contract
 	return result, l.rows.Write(last, contract.Record{End: end, EndEvents: 1, Events: []contract.EventDraft{event}})
 }
 
-// continueAsNew starts the loop's next history with the state that it needs. The
-// conversation and the workspace are stored elsewhere already. Unread directives from the
-// run would be lost with this history, so it reads them first.
-func (l *loop) continueAsNew(ctx workflow.Context) error {
+// continueAsNew starts the loop's next history. Unread directives from the run would be lost with this history,
+// so it reads them first.
+func (l *Loop) continueAsNew(ctx workflow.Context) error {
+	signals := workflow.GetSignalChannel(ctx, contract.SignalDirectives)
 	for {
 		var o contract.Directives
-		if !l.signals.ReceiveAsync(&o) {
+		if !signals.ReceiveAsync(&o) {
 			break
 		}
-		l.apply(o)
+		l.Apply(o)
 	}
-	state := l.LoopState
-	state.Records = l.rows.Seq
-	next := l.in
-	next.State, next.Worker = &state, l.affinity.Worker
-	return workflow.NewContinueAsNewError(ctx, contract.WorkflowStep, next)
+	return workflow.NewContinueAsNewError(ctx, contract.WorkflowStep, l.Rest())
 }

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
 
 func TestUnreadDirectivesAreReadBeforeAStepContinuesAsNew(t *testing.T) {
@@ -17,7 +18,7 @@ func TestUnreadDirectivesAreReadBeforeAStepContinuesAsNew(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in contract.StepInput) error {
-		l := newLoop(ctx, in) // which does not listen: it has not run yet
+		l := New(ctx, in, records.NewRecorder(ctx, in.RunID), contract.QueueBuilder) // which does not listen: it has not run yet
 		if err := workflow.Sleep(ctx, time.Minute); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ type refusal struct {
 
 // mustAnswer returns the findings of a review that the agent must answer when it finishes. It is asked
 // once for answers that it left out; after that, they count as not given.
-func (l *loop) mustAnswer() []string {
+func (l *Loop) mustAnswer() []string {
 	if l.in.Heal == nil || l.Reminded {
 		return nil
 	}
@@ -52,7 +52,7 @@ func finishApart(calls []contract.ToolCallRef) (others, last []contract.ToolCall
 // are refused, and there is more to do. The same files are refused only once: an agent that changes
 // nothing insists, and the tester decides. Only work that will be tested as it is has such checks. All
 // agents that finish beside a failed call see its result first.
-func (l *loop) tryToFinish(ctx workflow.Context, last []contract.ToolCallRef, unanswered []string) (more bool, _ *contract.Failure) {
+func (l *Loop) tryToFinish(ctx workflow.Context, last []contract.ToolCallRef, unanswered []string) (more bool, _ *contract.Failure) {
 	var why refusal
 	if l.holdsFinish() && l.undone && l.Workspace.Tree != l.HeldTree {
 		why.undone, l.HeldTree = true, l.Workspace.Tree
@@ -84,7 +84,7 @@ func (l *loop) tryToFinish(ctx workflow.Context, last []contract.ToolCallRef, un
 
 // failedChecks runs the checks of the workspace and returns those that failed because of the change.
 // If they cannot be run, none has failed: the tester runs them again, and its failures are healed.
-func (l *loop) failedChecks(ctx workflow.Context) (failed []string, _ *contract.Failure) {
+func (l *Loop) failedChecks(ctx workflow.Context) (failed []string, _ *contract.Failure) {
 	unable := func(err error) ([]string, *contract.Failure) {
 		if ctx.Err() != nil {
 			return nil, fault.Of(err)
@@ -125,7 +125,7 @@ func skippedAtFinish(c contract.Check) bool {
 }
 
 // verify runs checks of a stage in parallel.
-func (l *loop) verify(ctx workflow.Context, stage []contract.Check) ([]contract.CheckResult, error) {
+func (l *Loop) verify(ctx workflow.Context, stage []contract.Check) ([]contract.CheckResult, error) {
 	most := l.in.Settings.VerifyTimeout
 	at := options.Remote(ctx, contract.QueueTester, most+l.in.Settings.SetupTimeout+options.CoreWait)
 	running := make([]workflow.Future, len(stage))

@@ -11,7 +11,7 @@ import (
 
 // passGate has the policy gate judge the step's change before it is applied. It returns the failure of
 // a step whose change is denied. What needs an approval is asked before the release.
-func (l *loop) passGate(ctx workflow.Context) *contract.Failure {
+func (l *Loop) passGate(ctx workflow.Context) *contract.Failure {
 	if !l.in.Settings.Gate || l.Workspace.Tree == l.From.Tree {
 		return nil
 	}

@@ -9,12 +9,11 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
 	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
-	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 	"github.com/rocketgpt/orchestrator/workflows/run/state"
 )
 
 // stepGraph runs the plan's steps: each as soon as its dependencies are done, at most Parallel at
-// the same time, each as a child workflow in its own copy of the workspace. A step starts only from
+// the same time, each in its own copy of the workspace. A step starts only from
 // the changes of the steps that it depends on, so its input does not depend on which step was
 // faster.
 type stepGraph struct {
@@ -112,19 +111,15 @@ func (g *stepGraph) startStep(ctx workflow.Context, step contract.Step) {
 		settings.FinishRefusals = 0
 	}
 	settings.Gate = r.in.Settings.Gate != nil
-	child := workflow.ExecuteChildWorkflow(options.Child(ctx, contract.StepWorkflowID(r.in.RunID, step.ID), contract.QueueBuilder), contract.WorkflowStep, contract.StepInput{
+	in := contract.StepInput{
 		RunID: r.in.RunID, Step: step.ID, PlanID: r.PlanID, Agent: contract.AgentBuilder, Phase: contract.PhaseBuilder,
 		Workspace: start, Needs: rest, Model: model, Settings: settings, Lessons: r.lessonsOf(contract.PhaseBuilder, step.ID),
 		Conversation: r.forkedConversation(step.ID), Resume: r.Heals.TakeResume(step.ID),
 		Planner: r.plannerCredit(), Worker: r.affinityOf(contract.PhaseBuilder, step.ID).Worker,
-	})
+	}
 	g.running++
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		if child.GetChildWorkflowExecution().Get(ctx, nil) == nil {
-			g.syncStep(ctx, step.ID, told)
-		}
-		var result contract.StepResult
-		err := child.Get(ctx, &result)
+		result, err := r.carryOutStep(ctx, in, told)
 		g.running--
 		g.ended++
 		g.finish(step.ID, result, err)
@@ -148,22 +143,11 @@ func (r *run) forkedConversation(step string) *contract.ConversationFork {
 	return nil
 }
 
-// syncStep sends a step that has just started the directives that the run got in the meantime;
-// later ones are sent immediately.
-func (g *stepGraph) syncStep(ctx workflow.Context, id string, told int64) {
-	r := g.run
-	r.reachable[id] = true
-	if r.Revision != told {
-		r.notifyStep(ctx, id)
-	}
-}
-
 // finish records how a step ended. After the first failure no other step starts. If nothing can
 // heal the failure, the running steps are stopped too: their work would cost money but could not be
 // released.
 func (g *stepGraph) finish(id string, result contract.StepResult, err error) {
 	r, view := g.run, g.run.Step(id)
-	delete(r.reachable, id)
 	view.Attempt, view.Turns = result.Attempt, result.Turns
 	r.Executions[id], r.Credits[id] = contract.ExecutionRef{ID: result.ExecutionID, Attempt: result.Attempt}, result.Credit
 	r.Usage = r.Usage.Add(result.Usage)

@@ -126,9 +126,17 @@ func (r *run) transcriptKeys() []contract.TranscriptKey {
 		if s.Status == contract.StepPending {
 			continue
 		}
+		id := contract.RunWorkflowID(r.in.RunID)
+		if loop := r.loops[s.ID]; loop != nil {
+			keys = append(keys, loop.Transcript(id))
+			continue
+		}
+		if r.Apart[s.ID] {
+			id = contract.StepWorkflowID(r.in.RunID, s.ID)
+		}
 		keys = append(keys, contract.TranscriptKey{
 			Phase: contract.PhaseBuilder, Step: s.ID, Agent: contract.AgentBuilder, Attempt: s.Attempt,
-			ExecutionID: r.Executions[s.ID].ID, Turns: s.Turns, Workflow: contract.StepWorkflowID(r.in.RunID, s.ID),
+			ExecutionID: r.Executions[s.ID].ID, Turns: s.Turns, Workflow: id,
 		})
 	}
 	return keys

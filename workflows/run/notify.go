@@ -11,7 +11,10 @@ func (r *run) notifyAgents(ctx workflow.Context) {
 	r.Revision++
 	r.notifyHeal(ctx)
 	for _, s := range r.Steps {
-		if r.reachable[s.ID] {
+		switch {
+		case r.loops[s.ID] != nil:
+			r.loops[s.ID].Apply(r.instructionsFor(contract.AgentBuilder))
+		case r.reachable[s.ID]:
 			r.notifyStep(ctx, s.ID)
 		}
 	}

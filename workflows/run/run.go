@@ -13,6 +13,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/agentloop"
 	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
 	"github.com/rocketgpt/orchestrator/workflows/internal/commands"
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
@@ -55,6 +56,8 @@ type run struct {
 	continued   error     // returned by the workflow to continue as new
 
 	completed         *contract.Record                        // of a phase, not written yet; see complete
+	loops             map[string]*agentloop.Loop              // steps that this workflow carries out now
+	stepRows          map[string]*records.Recorder            // of the steps that this workflow carried out
 	reachable         map[string]bool                         // steps whose workflows have started and can be signalled
 	affinities        map[string]*affinity.Affinity           // by phase or step
 	takesPushes       bool                                    // the run continues from what people push to its branch
@@ -76,6 +79,8 @@ func newRun(ctx workflow.Context, in contract.RunInput) *run {
 		in:         in,
 		log:        log.With(workflow.GetLogger(ctx), "run", in.RunID),
 		rows:       records.NewRecorder(ctx, in.RunID),
+		loops:      map[string]*agentloop.Loop{},
+		stepRows:   map[string]*records.Recorder{},
 		reachable:  map[string]bool{},
 		affinities: map[string]*affinity.Affinity{},
 		shown:      shown{Phase: contract.PhasePlanner, Status: contract.StatusPending}, // as it was started with

@@ -177,10 +177,12 @@ WITH prior AS (
     WHERE p.execution_id = e.id
 ), unneeded AS (
     -- Work that forgotten records started and that did not arrive again before the
-    -- run ended.
+    -- run ended, and that of parts of its workflow, which end before it unless no
+    -- history knows of them. The closing of executions skips those that have ended.
     SELECT (f.result -> 'execution' ->> 'id')::bigint AS id
     FROM orchestrator_records f
-    WHERE $22::bool AND f.run_id = $6 AND f.seq < 0
+    WHERE $22::bool AND f.run_id = $6
+      AND (f.seq < 0 OR f.workflow_run_id = $2 AND f.workflow_id <> $1)
       AND NOT EXISTS (SELECT FROM again a WHERE f.workflow_id = $1 AND f.workflow_run_id = $2 AND f.seq = a.seq)
 ), open_unneeded AS (
     SELECT coalesce(array_agg(DISTINCT c.execution_id), '{}')::bigint[] AS executions

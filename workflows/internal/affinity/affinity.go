@@ -23,6 +23,8 @@ const workerPatience = 15 * time.Second
 type Affinity struct {
 	Queue  string
 	Worker string // empty: any worker of the role
+	// Summary describes the work in Temporal's user interface; empty: the name of the activity is enough.
+	Summary string
 	// OnLost is called once, if the worker does not accept work in time.
 	OnLost func(ctx workflow.Context, worker string)
 }
@@ -31,10 +33,10 @@ type Affinity struct {
 // time, this and all later activities go to the queue of the role.
 func (p *Affinity) Execute(ctx workflow.Context, most time.Duration, name string, args any) workflow.Future {
 	if p.Worker == "" {
-		return workflow.ExecuteActivity(options.Remote(ctx, p.Queue, most), name, args)
+		return workflow.ExecuteActivity(p.on(ctx, p.Queue, most), name, args)
 	}
 	worker := p.Worker
-	there := workflow.ExecuteActivity(workflow.WithScheduleToStartTimeout(options.Remote(ctx, contract.QueueOfWorker(worker), most), workerPatience), name, args)
+	there := workflow.ExecuteActivity(workflow.WithScheduleToStartTimeout(p.on(ctx, contract.QueueOfWorker(worker), most), workerPatience), name, args)
 	result, set := workflow.NewFuture(ctx)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if !workerAbsent(there.Get(ctx, nil)) {
@@ -45,9 +47,20 @@ func (p *Affinity) Execute(ctx workflow.Context, most time.Duration, name string
 			p.Worker = ""
 			p.OnLost(ctx, worker)
 		}
-		set.Chain(workflow.ExecuteActivity(options.Remote(ctx, p.Queue, most), name, args))
+		set.Chain(workflow.ExecuteActivity(p.on(ctx, p.Queue, most), name, args))
 	})
 	return result
+}
+
+// on returns a context for an activity on a queue, with the summary.
+func (p *Affinity) on(ctx workflow.Context, queue string, most time.Duration) workflow.Context {
+	ctx = options.Remote(ctx, queue, most)
+	if p.Summary == "" {
+		return ctx
+	}
+	with := workflow.GetActivityOptions(ctx)
+	with.Summary = p.Summary
+	return workflow.WithActivityOptions(ctx, with)
 }
 
 // workerAbsent reports whether work failed because no worker accepted it in time.

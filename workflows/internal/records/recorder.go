@@ -13,6 +13,7 @@ import (
 // order in which they were requested.
 type Recorder struct {
 	runID int64
+	as    string // the workflow id under which the records are numbered; empty: the workflow's own
 	Seq   int64
 	mu    workflow.Mutex // the main coroutine and the handlers of commands both write
 }
@@ -20,6 +21,14 @@ type Recorder struct {
 // NewRecorder returns a recorder for the rows of one run.
 func NewRecorder(ctx workflow.Context, runID int64) *Recorder {
 	return &Recorder{runID: runID, mu: workflow.NewMutex(ctx)}
+}
+
+// NewPartRecorder returns a recorder for a part of a workflow that numbers its records by itself, as if it were
+// the workflow with the given id. So it waits for no other part.
+func NewPartRecorder(ctx workflow.Context, runID int64, workflowID string) *Recorder {
+	r := NewRecorder(ctx, runID)
+	r.as = workflowID
+	return r
 }
 
 // Write writes a record.
@@ -69,7 +78,7 @@ func (r *Recorder) WriteWith(ctx workflow.Context, rec contract.Record, work fun
 // next assigns the workflow's next number to a record.
 func (r *Recorder) next(ctx workflow.Context, rec contract.Record) contract.Record {
 	r.Seq++
-	rec.RunID, rec.Seq, rec.At = r.runID, r.Seq, workflow.Now(ctx)
+	rec.RunID, rec.Workflow, rec.Seq, rec.At = r.runID, r.as, r.Seq, workflow.Now(ctx)
 	rec.Task = int64(workflow.GetInfo(ctx).GetCurrentHistoryLength())
 	return rec
 }

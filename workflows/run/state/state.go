@@ -44,6 +44,7 @@ type State struct {
 	Executions map[string]contract.ExecutionRef // the latest of each phase and step, by name
 	Credits    map[string]contract.Credit       // by step
 	Done       map[string]contract.Change       // by step
+	Apart      map[string]bool                  `json:",omitempty"` // steps whose last attempt had a workflow of its own
 	Changes    []contract.Change                // the changes of the steps, in plan order
 	Stages     []contract.Workspace             // after each change
 	Workspace  contract.Workspace               // all changes together
