@@ -25,7 +25,7 @@ import (
 
 // requestTime is the time limit of a request in the contract. A request without a response takes as
 // long.
-const requestTime = 10 * time.Second
+const requestTime = 30 * time.Second
 
 // perPage is the number of entries of a page.
 const perPage = 3
