@@ -24,7 +24,7 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 	t.Parallel()
 	kinds, endings, carriedOut := map[string]bool{}, map[contract.Status]bool{}, map[contract.HealAction]bool{}
 	unbegun := map[string]bool{} // kinds that were stopped before their first task
-	resets, continued := 0, 0
+	resets, continued, parts, moved := 0, 0, 0, 0
 	require.NoError(t, filepath.WalkDir("testdata/histories", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, ".json.gz") {
 			return err
@@ -37,6 +37,12 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 			if e.GetWorkflowTaskFailedEventAttributes().GetCause() == enumspb.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW {
 				resets++
 			}
+			if kind == contract.WorkflowRun && e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == contract.ActivityThink {
+				parts++
+			}
+		}
+		if kind == contract.WorkflowStep && decoded[contract.StepInput](t, events[0].GetWorkflowExecutionStartedEventAttributes().GetInput()).State != nil {
+			moved++
 		}
 		if continuedAsNew(events) {
 			continued++
@@ -65,6 +71,8 @@ func TestEveryWorkflowEndingAndActionHasARecordedHistory(t *testing.T) {
 	}
 	require.Empty(t, lacking, "no history has a heal by them; add an ending to test/recordhistories and record it into a new folder")
 	require.Positive(t, resets, "no history is of a run that was done again")
+	require.Positive(t, parts, "no history is of a run that carried out a step as a part of its workflow")
+	require.Positive(t, moved, "no history is of a step that moved to a workflow of its own")
 	require.Positive(t, continued, "no history is of a run that continued as new")
 	for _, kind := range []string{contract.WorkflowStep, contract.WorkflowMember} {
 		require.True(t, unbegun[kind], "no history is of a %s that was stopped before its first task", kind)

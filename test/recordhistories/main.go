@@ -133,6 +133,7 @@ var endings = []ending{
 	{name: "expired", scenario: "good", args: []string{"--approve-plan", "--set", "execution.approval.wait=1s"}},
 	{name: "stopped", scenario: "good", steer: []string{"stop"}, when: "builder_running"},
 	{name: "paused", scenario: "good", steer: []string{"pause", "resume"}, when: "builder_running"},
+	{name: "outgrown", scenario: "good", steer: []string{"pause", outgrow, "resume"}, when: "builder_running"},
 	{name: "timed-out", scenario: "good", args: []string{"--timeout", "1s"}},
 	{name: "rate-limited", scenario: "fault-rate-limit"},
 	{name: "server-error", scenario: "fault-server-error"},
@@ -457,6 +458,12 @@ func (e ending) steerRun(ctx context.Context, c client.Client, data string, id i
 				return err
 			}
 		}
+		if name == outgrow {
+			if err := lengthen(ctx, c, id); err != nil {
+				return err
+			}
+			continue
+		}
 		args := strings.Fields(name)
 		if args[0] == approveAs {
 			if err := approve(ctx, c, id, args[1]); err != nil {
@@ -470,6 +477,22 @@ func (e ending) steerRun(ctx context.Context, c client.Client, data string, id i
 			args = append(args, fmt.Sprint(id))
 		}
 		if err := command(ctx, "bin/rgpt", append([]string{"run"}, append(args, "--data-dir", data)...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outgrow makes the history of a run so long that Temporal suggests to continue as new.
+const outgrow = "outgrow"
+
+// suggested is the number of events at which Temporal suggests that.
+const suggested = 4096
+
+// lengthen sends a run signals that it ignores.
+func lengthen(ctx context.Context, c client.Client, id int64) error {
+	for range suggested {
+		if err := c.SignalWorkflow(ctx, contract.RunWorkflowID(id), "", "ignored", nil); err != nil {
 			return err
 		}
 	}
