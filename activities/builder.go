@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/brain"
@@ -22,7 +23,7 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 		return contract.OpenStepResult{}, err
 	}
 	out := contract.OpenStepResult{Execution: begun.Execution}
-	if in.LocalOnly && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
+	if in.LocalOnly && (!a.serves(out.Execution.Agent) || !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base)) {
 		out.Cold = true
 		return out, nil
 	}
@@ -50,6 +51,16 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 	}
 	out.Planned, err = a.openEdits(ctx, out.Execution, in, out.Workspace)
 	return out, err
+}
+
+// serves reports whether this worker does the work of an agent that writes code. The workflow of a run does the
+// short work of its steps where it is, which may be a worker without the agent's role, and without its tools.
+func (a *Activities) serves(agent contract.Agent) bool {
+	role := "builder"
+	if agent != contract.AgentBuilder {
+		role = "repair"
+	}
+	return len(a.Config.Worker.Roles) == 0 || slices.Contains(a.Config.Worker.Roles, role)
 }
 
 // openEdits stores the edits of a step's plan as its first turn, and reports whether there are any. They

@@ -31,7 +31,7 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return contract.ToolOutcome{}, err
 	}
-	if in.LocalOnly && !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base) {
+	if in.LocalOnly && (!a.serves(in.Execution.Agent) || !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base)) {
 		return contract.ToolOutcome{Cold: true}, nil
 	}
 	call, err := a.toolCall(ctx, in)

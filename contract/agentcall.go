@@ -1,6 +1,9 @@
 package contract
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -70,7 +73,7 @@ func (p Plan) Skeleton() Plan {
 // TurnCallLimit is the maximum number of tool calls in one turn.
 const TurnCallLimit = 64
 
-// StepInput starts a step's workflow: one agent loop. Needs are the changes of all steps that it
+// StepInput starts an agent loop, such as a step of a plan. Needs are the changes of all steps that it
 // depends on, in plan order; together they lead from the base to the step's starting point.
 type StepInput struct {
 	RunID        int64             `json:"run_id"`
@@ -82,7 +85,7 @@ type StepInput struct {
 	Needs        []Change          `json:"needs,omitempty"`
 	Model        ModelChoice       `json:"model"`
 	Settings     LoopSettings      `json:"settings"`
-	State        *LoopState        `json:"state,omitempty"` // set when the workflow continues as new
+	State        *LoopState        `json:"state,omitempty"` // set when the loop continues in another history
 	Lessons      Lessons           `json:"lessons,omitzero"`
 	Heal         *HealTask         `json:"heal,omitempty"` // set for the Repair agent
 	Conversation *ConversationFork `json:"talk,omitempty"` // set for the step that a fork continues
@@ -91,6 +94,13 @@ type StepInput struct {
 	Setup        *SetupTask        `json:"setup,omitempty"`  // of the environment agent
 	Planner      Credit            `json:"planner,omitzero"` // for a change that the plan contains; Step is empty
 	Base         Workspace         `json:"base,omitzero"`    // with which tests are compared; empty: the run's base commit
+}
+
+// Digest identifies what the loop works with.
+func (in StepInput) Digest() (string, error) {
+	raw, err := json.Marshal(in)
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8]), err
 }
 
 // LoopSettings are the limits of an agent loop.
@@ -141,9 +151,10 @@ type LoopState struct {
 	Planned bool `json:"planned,omitempty"` // the plan contains the first turn, which needs no model call
 
 	Said string `json:"said,omitempty"` // with which the agent finished last, shortened
+	Lost string `json:"lost,omitempty"` // the chosen worker, if it did not accept the step
 }
 
-// StepResult is the result of a step's workflow. A failed step is a result with a failure, not an
+// StepResult is the result of an agent loop. A failed step is a result with a failure, not an
 // error.
 type StepResult struct {
 	Change      Change    `json:"change"`

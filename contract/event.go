@@ -152,6 +152,9 @@ type ExecutionBegin struct {
 	Step  string      `json:"step,omitempty"`
 	Agent Agent       `json:"agent"`
 	Model ModelChoice `json:"model"`
+	// With identifies what the execution works with, such as its plan and the changes that it starts from. A
+	// record with something else is another one. Empty: only the phase and the step identify it.
+	With string `json:"with,omitempty"`
 }
 
 // ExecutionStatus is the state of an execution's row.

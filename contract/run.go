@@ -361,8 +361,8 @@ type StepView struct {
 }
 
 // TranscriptKey locates a stored conversation: the database has its messages under (ExecutionID,
-// turn), with turns from 0, the opening, to Turns. For a running step, the run knows only Workflow;
-// the transcript query of that workflow returns the other fields.
+// turn), with turns from 0, the opening, to Turns. For a running step that has a workflow of its own, the
+// run knows only Workflow; the transcript query of that workflow returns the other fields.
 type TranscriptKey struct {
 	Phase       Phase  `json:"phase"`
 	Step        string `json:"step,omitempty"`

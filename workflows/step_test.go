@@ -161,3 +161,39 @@ func TestTheTranscriptOfAStepUnderWayIsKnown(t *testing.T) {
 	require.GreaterOrEqual(t, keys[1].Turns, 2)
 	require.Equal(t, "run-7", keys[1].Workflow)
 }
+
+func TestAStepThatIsStoppedWhenTheHistoryBecomesLongEndsWithWhatItUsed(t *testing.T) {
+	t.Parallel()
+	w := newRunFixture(t)
+	// All is done with the model call: nothing but the turn's end notices the stop.
+	w.answers["step-001"] = []contract.ThinkResult{{
+		Calls: []contract.ToolCallRef{{Tool: "edit_file"}}, Done: []contract.DoneCall{{Outcome: contract.ToolOutcome{OK: true, Fingerprint: "made"}}},
+	}}
+	children := w.children(t)
+	w.onThink = func(in contract.ThinkInput) {
+		if in.Turn != 2 {
+			return
+		}
+		asked := make(chan struct{})
+		w.after(0, func() {
+			w.env.SetContinueAsNewSuggested(true)
+			w.env.SignalWorkflow(contract.UpdateStop, contract.Command{ID: "s", By: "ann"})
+			close(asked)
+		})
+		<-asked
+	}
+	result := w.orchestrate(t)
+	require.Equal(t, contract.StatusCancelled, result.Status)
+	require.Empty(t, children())
+	ends := 0
+	for _, rec := range w.recorded() {
+		if rec.End == nil || rec.Workflow == "" {
+			continue
+		}
+		ends++
+		require.Equal(t, contract.ExecutionCancelled, rec.End.Status)
+		require.Equal(t, contract.EventStepError, rec.Events[0].Type)
+		require.EqualValues(t, 2, rec.Events[0].Payload.(map[string]any)["turns"])
+	}
+	require.Equal(t, 1, ends, "the execution has an end")
+}

@@ -244,9 +244,8 @@ func TestWhatAForgottenRecordBeganEndsWithItsRun(t *testing.T) {
 	require.NoError(t, err)
 	_, err = b.ReserveCall(t.Context(), reservation(first.Execution, 1))
 	require.NoError(t, err)
-	over := contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}}}
 	for range 2 {
-		_, err = b.recordTask(7, 1, over)
+		_, err = b.recordTask(7, 1, over())
 		require.NoError(t, err)
 		details, err := b.RunDetails(t.Context(), b.First.ID)
 		require.NoError(t, err)
@@ -267,41 +266,90 @@ func TestWhatAForgottenRecordBeganEndsWithItsRun(t *testing.T) {
 func TestAStepThatNoHistoryKnowsEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	part := func(seq int64, r contract.Record) contract.RecordResult {
-		r.RunID, r.Seq, r.Task, r.At = b.First.ID, seq, 3, time.Now()
-		from := b.Source()
-		from.WorkflowID = contract.StepWorkflowID(b.First.ID, r.Begin.Step)
-		result, err := b.Record(t.Context(), from, r)
-		require.NoError(t, err)
-		return result
-	}
-	step := func(id string) contract.Record {
-		return contract.Record{
-			Begin:  &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: id, Agent: contract.AgentBuilder},
-			Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": id}}},
-		}
-	}
-	ended := part(1, step("ended"))
-	_, err := b.Record(t.Context(), store.Source{WorkflowID: contract.StepWorkflowID(b.First.ID, "ended"), WorkflowRunID: b.Source().WorkflowRunID}, contract.Record{
+	own := b.Source().WorkflowRunID
+	ended, err := b.part(own, 3, "ended", "")
+	require.NoError(t, err)
+	_, err = b.Record(t.Context(), store.Source{WorkflowID: contract.StepWorkflowID(b.First.ID, "ended"), WorkflowRunID: own}, contract.Record{
 		RunID: b.First.ID, Seq: 2, Task: 3, At: time.Now(),
 		End: &contract.ExecutionEnd{ExecutionID: ended.Execution.ID, Status: contract.ExecutionCompleted}, EndEvents: 1, Events: []contract.EventDraft{{Type: contract.EventStepCompleted}},
 	})
 	require.NoError(t, err)
-	lost := part(1, step("lost"))
+	lost, err := b.part(own, 3, "lost", "")
+	require.NoError(t, err)
 	_, err = b.ReserveCall(t.Context(), reservation(lost.Execution, 1))
 	require.NoError(t, err)
-	_, err = b.recordTask(7, 1, contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}}})
+	_, err = b.recordTask(7, 1, over())
 	require.NoError(t, err)
-	executions, err := b.Executions(t.Context(), b.First.ID)
-	require.NoError(t, err)
-	status := map[string]contract.ExecutionStatus{}
-	for _, e := range executions {
-		status[e.Step] = e.Status
-	}
-	require.Equal(t, map[string]contract.ExecutionStatus{"ended": contract.ExecutionCompleted, "lost": contract.ExecutionCancelled}, status)
+	require.Equal(t, map[int64]contract.ExecutionStatus{ended.Execution.ID: contract.ExecutionCompleted, lost.Execution.ID: contract.ExecutionCancelled}, b.statusOf(t))
 	calls, err := b.Store.ModelCalls(t.Context(), b.First.ID)
 	require.NoError(t, err)
 	require.Equal(t, "failed", calls[0].Status, "its reservation is released")
+}
+
+// part sends the record with which a step begins that is a part of its run's workflow.
+func (b *fixture) part(workflowRun string, task int64, step, with string) (contract.RecordResult, error) {
+	return b.Record(context.Background(), store.Source{WorkflowID: contract.StepWorkflowID(b.First.ID, step), WorkflowRunID: workflowRun}, contract.Record{
+		RunID: b.First.ID, Seq: 1, Task: task, At: time.Now(),
+		Begin:  &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: step, Agent: contract.AgentBuilder, With: with},
+		Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": step}}},
+	})
+}
+
+func (b *fixture) statusOf(t *testing.T) map[int64]contract.ExecutionStatus {
+	t.Helper()
+	executions, err := b.Executions(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	status := map[int64]contract.ExecutionStatus{}
+	for _, e := range executions {
+		status[e.ID] = e.Status
+	}
+	return status
+}
+
+// over is the record of a run's end.
+func over() contract.Record {
+	return contract.Record{Run: &contract.RunChange{Status: contract.StatusCancelled, Finished: true}, Events: []contract.EventDraft{{Type: contract.EventRunFailed}}}
+}
+
+func TestAStepThatBeginsAgainWithAnotherPlanIsAnotherExecution(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	own := b.Source().WorkflowRunID
+	lost, err := b.part(own, 3, "s", "plan 1")
+	require.NoError(t, err)
+	same, err := b.part(own, 7, "s", "plan 1")
+	require.NoError(t, err)
+	require.Equal(t, lost.Execution, same.Execution, "the same work is found again")
+	other, err := b.part(own, 7, "s", "plan 2")
+	require.NoError(t, err)
+	require.NotEqual(t, lost.Execution.ID, other.Execution.ID)
+	require.Equal(t, 2, other.Execution.Attempt)
+	_, err = b.recordTask(9, 1, over())
+	require.NoError(t, err)
+	require.Equal(t, map[int64]contract.ExecutionStatus{lost.Execution.ID: contract.ExecutionCancelled, other.Execution.ID: contract.ExecutionCancelled}, b.statusOf(t))
+}
+
+func TestAStepThatNoHistoryKnowsEndsWithItsRunInAnotherHistory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	lost, err := b.part("earlier", 3, "s", "")
+	require.NoError(t, err)
+	_, err = b.recordTask(3, 1, over())
+	require.NoError(t, err)
+	require.Equal(t, map[int64]contract.ExecutionStatus{lost.Execution.ID: contract.ExecutionCancelled}, b.statusOf(t))
+}
+
+func TestAWorkerThatWasOvertakenBeginsNoStepAfterTheEndOfItsRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.recordTask(7, 1, over())
+	require.NoError(t, err)
+	_, err = b.part(b.Source().WorkflowRunID, 3, "s", "")
+	require.Equal(t, contract.CodeWorkerLost, fault.Of(err).Code)
+	require.Empty(t, b.statusOf(t))
+	again, err := b.part(b.Source().WorkflowRunID, 9, "s", "")
+	require.NoError(t, err, "the end itself may be in no history")
+	require.NotZero(t, again.Execution.ID)
 }
 
 func TestAStepThatEndedInALostRecordIsNotRecordedWithAnotherEnd(t *testing.T) {

@@ -39,6 +39,9 @@ func signature(r contract.Record) string {
 	write(&told, events)
 	if b := r.Begin; b != nil {
 		fmt.Fprintf(&told, "begin %s/%s ", b.Phase, strings.ReplaceAll(b.Step, "|", "/"))
+		if b.With != "" {
+			fmt.Fprintf(&told, "with %s ", digest(b.With))
+		}
 	}
 	for _, h := range r.Heals {
 		if r.EndEvents > 0 && (h.Status == contract.HealSuccess || h.Status == contract.HealFailed) {

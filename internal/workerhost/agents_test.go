@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -208,13 +209,19 @@ func TestHeartbeatsReportWhatAgentsWorkOn(t *testing.T) {
 		return end
 	}
 	think := contract.ThinkInput{Execution: contract.ExecutionRef{ID: 7, RunID: 42, Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}}
-	ended := begin("run-42/step/step-001", contract.QueueBuilder, contract.ActivityThink, think)
+	ended := begin("run-42", contract.QueueBuilder, contract.ActivityThink, think)
 	waits(true)
 	c.await(t, "builder", func(a views.Agent) bool { return len(a.Work) == 1 && a.Work[0].Waits })
 	waits(false)
 	think.Execution.Step, think.Execution.Agent = "repair", contract.AgentRepair
 	begin("run-42/heal/1/step/repair", contract.QueueOfWorker(temporal.Identity()), contract.ActivityThink, think)(errors.New("failed"))
 	begin("run-42", contract.QueueRun, contract.ActivityRecord, contract.Record{})(nil)
+	begun := contract.OpenStepInput{Record: contract.Record{RunID: 42, Begin: &contract.ExecutionBegin{Phase: contract.PhaseBuilder, Step: "step-002", Agent: contract.AgentBuilder}}}
+	opened := begin("run-42", contract.QueueRun, contract.ActivityOpenStep, begun) // in the workflow of the run
+	c.await(t, "builder", func(a views.Agent) bool {
+		return slices.ContainsFunc(a.Work, func(w contract.Work) bool { return w.Step == "step-002" && w.Activity == contract.ActivityOpenStep })
+	})
+	opened(nil)
 	begin("run-43", contract.QueueBuilder, contract.ActivityCleanUp, int64(43))(context.Canceled)
 
 	a := c.await(t, "builder", func(a views.Agent) bool { return len(a.Work) == 1 && !a.Work[0].Waits })
@@ -224,6 +231,6 @@ func TestHeartbeatsReportWhatAgentsWorkOn(t *testing.T) {
 	require.Zero(t, a.TasksFailed, "what a person stops has not failed")
 	c.await(t, "repair", func(a views.Agent) bool { return a.TasksFailed == 1 && len(a.Work) == 0 })
 	ended(nil)
-	c.await(t, "builder", func(a views.Agent) bool { return a.TasksDone == 1 && len(a.Work) == 0 })
+	c.await(t, "builder", func(a views.Agent) bool { return a.TasksDone == 2 && len(a.Work) == 0 })
 	require.Zero(t, c.await(t, "run", is(contract.HealthHealthy)).TasksDone)
 }

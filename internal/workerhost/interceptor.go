@@ -71,7 +71,7 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	}
 	typed := temporal.Reported(err, e.worker)
 	runID, _ := contract.RunIDOfWorkflow(info.WorkflowExecution.ID)
-	e.log.WarnContext(ctx, "An activity failed", "run", runID, "workflow", info.WorkflowExecution.ID, "activity", info.ActivityType.Name,
+	e.log.WarnContext(ctx, "An activity failed", "run", runID, "workflow", info.WorkflowExecution.ID, "step", executionOf(in.Args).Step, "activity", info.ActivityType.Name,
 		"attempt", info.Attempt, "worker", e.worker, "class", typed.Class, "code", typed.Code, "error", err)
 	stopBeat()
 	if !info.IsLocalActivity && info.HeartbeatTimeout > 0 {

@@ -101,15 +101,20 @@ func roleOf(info activity.Info, args []any) (string, contract.Work) {
 	}
 	role := string(execution.Agent)
 	for _, r := range contract.WorkerRoles() {
-		if r.Queue == info.TaskQueue {
+		if r.Queue == info.TaskQueue && !ofStep(info, execution) {
 			role = r.Name
 		}
 	}
 	return cmp.Or(role, "run"), work
 }
 
+// ofStep reports whether an activity is the short work of a step, which the run's workflow does where it is.
+func ofStep(info activity.Info, execution contract.ExecutionRef) bool {
+	return info.TaskQueue == contract.QueueRun && execution.Step != ""
+}
+
 // executionOf returns the execution that an activity's input names, if any: most have a
-// field for it.
+// field for it, or for the record that begins it.
 func executionOf(args []any) contract.ExecutionRef {
 	if len(args) == 0 {
 		return contract.ExecutionRef{}
@@ -124,6 +129,11 @@ func executionOf(args []any) contract.ExecutionRef {
 	if field := in.FieldByName("Execution"); field.IsValid() {
 		if ref, ok := field.Interface().(contract.ExecutionRef); ok {
 			return ref
+		}
+	}
+	if field := in.FieldByName("Record"); field.IsValid() {
+		if rec, ok := field.Interface().(contract.Record); ok && rec.Begin != nil {
+			return contract.ExecutionRef{RunID: rec.RunID, Phase: rec.Begin.Phase, Step: rec.Begin.Step, Agent: rec.Begin.Agent}
 		}
 	}
 	return contract.ExecutionRef{}

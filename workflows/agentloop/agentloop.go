@@ -41,7 +41,6 @@ type Loop struct {
 	log      log.Logger
 	rows     *records.Recorder
 	opened   bool
-	lost     string // the chosen worker, if it did not accept the step
 
 	conflict *contract.Conflict     // between the changes that the step starts from
 	undone   bool                   // a call of the current turn that was to change or check something failed
@@ -90,10 +89,15 @@ func (l *Loop) Run(ctx workflow.Context) (result contract.StepResult, more bool,
 			result, err = l.finish(ctx, failure)
 			return result, false, err
 		}
-		if len(l.made) == 0 && l.wait == 0 && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		if len(l.made) == 0 && l.wait == 0 && ctx.Err() == nil && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return contract.StepResult{}, true, nil
 		}
 	}
+}
+
+// End ends a loop that Run stopped and that could not be continued elsewhere.
+func (l *Loop) End(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
+	return l.finish(ctx, failure)
 }
 
 // Rest returns the input that continues a loop which Run stopped. The conversation and the workspace are stored
@@ -122,7 +126,7 @@ func (l *Loop) Apply(o contract.Directives) {
 
 // workerLost records that the chosen worker is lost: any worker may continue the step.
 func (l *Loop) workerLost(ctx workflow.Context, worker string) {
-	l.lost = worker
+	l.Lost = worker
 	l.log.Warn("The worker chosen for a step did not accept it; any worker can run it now", "worker", worker)
 	// While a step is being opened, the recorder is locked until the opening returns, so this
 	// record is written in the background.
@@ -155,8 +159,14 @@ func (l *Loop) listen(ctx workflow.Context) error {
 // open begins the execution, merges the changes that the step starts from, and opens the
 // conversation. This is one hop if the repository is on this host and there is little to merge.
 func (l *Loop) open(ctx workflow.Context) *contract.Failure {
+	// All attempts at a step in one workflow count their records together: without the digest, one that no history
+	// knows could be taken for that of another attempt, with another plan.
+	with, err := l.in.Digest()
+	if err != nil {
+		return fault.Of(err)
+	}
 	begin := contract.Record{
-		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model},
+		Begin:  &contract.ExecutionBegin{Phase: l.in.Phase, Step: l.in.Step, Agent: l.in.Agent, Model: l.Model, With: with},
 		Events: []contract.EventDraft{{Type: contract.EventStepStarted, Payload: map[string]any{"step": l.in.Step}}},
 	}
 	if ctx.Err() != nil {
@@ -166,7 +176,8 @@ func (l *Loop) open(ctx workflow.Context) *contract.Failure {
 		return stopped
 	}
 	var result contract.OpenStepResult
-	execution, err := l.rows.WriteWith(ctx, begin, func(rec contract.Record) (contract.ExecutionRef, error) {
+	var execution contract.ExecutionRef
+	execution, err = l.rows.WriteWith(ctx, begin, func(rec contract.Record) (contract.ExecutionRef, error) {
 		var err error
 		result, err = affinity.LocalFirst(ctx, l.affinity, contract.ActivityOpenStep, len(l.in.Needs), func(quick bool) any {
 			return contract.OpenStepInput{
@@ -317,7 +328,7 @@ func (l *Loop) validate(ctx workflow.Context) *contract.Failure {
 	}
 	queue, most := contract.QueueTester, l.in.Settings.VerifyTimeout
 	var plan contract.TestPlanResult
-	err := workflow.ExecuteActivity(options.Remote(ctx, queue, options.LongWork), contract.ActivityTestPlan, contract.TestPlanInput{
+	err := workflow.ExecuteActivity(options.WithSummary(options.Remote(ctx, queue, options.LongWork), l.in.Step), contract.ActivityTestPlan, contract.TestPlanInput{
 		Execution: l.Execution, Workspace: l.Workspace,
 	}).Get(ctx, &plan)
 	if err != nil {
@@ -328,7 +339,8 @@ func (l *Loop) validate(ctx workflow.Context) *contract.Failure {
 	}
 	for _, check := range plan.Stages[0] {
 		var result contract.CheckResult
-		err := workflow.ExecuteActivity(options.Remote(ctx, queue, most+l.in.Settings.SetupTimeout+options.CoreWait), contract.ActivityVerify, contract.VerifyInput{
+		within := options.WithSummary(options.Remote(ctx, queue, most+l.in.Settings.SetupTimeout+options.CoreWait), l.in.Step)
+		err := workflow.ExecuteActivity(within, contract.ActivityVerify, contract.VerifyInput{
 			Execution: l.Execution, Workspace: l.Workspace, Check: check, Timeout: most,
 		}).Get(ctx, &result)
 		if err != nil {
@@ -512,7 +524,7 @@ func (l *Loop) finish(ctx workflow.Context, failure *contract.Failure) (contract
 		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
 		Credit: l.credit(),
 		Usage:  l.Usage, ExecutionID: l.Execution.ID, Turns: l.Turn, Attempt: l.Execution.Attempt, Failure: failure,
-		Conflict: l.conflict, Lost: l.lost, Said: l.Said,
+		Conflict: l.conflict, Lost: l.Lost, Said: l.Said,
 	}
 	if !l.opened {
 		return result, nil

@@ -127,7 +127,7 @@ func skippedAtFinish(c contract.Check) bool {
 // verify runs checks of a stage in parallel.
 func (l *Loop) verify(ctx workflow.Context, stage []contract.Check) ([]contract.CheckResult, error) {
 	most := l.in.Settings.VerifyTimeout
-	at := options.Remote(ctx, contract.QueueTester, most+l.in.Settings.SetupTimeout+options.CoreWait)
+	at := options.WithSummary(options.Remote(ctx, contract.QueueTester, most+l.in.Settings.SetupTimeout+options.CoreWait), l.in.Step)
 	running := make([]workflow.Future, len(stage))
 	for i, c := range stage {
 		running[i] = workflow.ExecuteActivity(at, contract.ActivityVerify, contract.VerifyInput{

@@ -67,7 +67,7 @@ func (g *stepGraph) carryOut(ctx workflow.Context) error {
 		ended, paused := g.ended, g.run.controls.paused
 		err := workflow.Await(ctx, func() bool { return g.ended != ended || (paused && !g.run.controls.paused) })
 		if err != nil {
-			// The run was cancelled, and with it the children: wait for them.
+			// The run was cancelled, and with it its steps: wait for them.
 			last, done := workflow.NewDisconnectedContext(ctx)
 			defer done()
 			if waited := workflow.Await(last, func() bool { return g.running == 0 }); waited != nil {

@@ -101,12 +101,20 @@ WITH prior AS (
           WHERE r.workflow_id = $1 AND r.workflow_run_id = $2 AND r.seq > 0 AND r.seq < $3
           ORDER BY r.seq DESC LIMIT 1) AS l
     WHERE $5::bigint > 0 AND l.task > $5 AND NOT EXISTS (SELECT FROM prior)
+    UNION ALL
+    -- A step begins although a later task of its run's workflow has ended the run.
+    SELECT r.workflow_seq
+    FROM orchestrator_runs r
+    WHERE $6::text <> '' AND $5::bigint > 0 AND NOT EXISTS (SELECT FROM prior)
+      AND r.id = $7 AND r.status IN ('done', 'failed', 'cancelled') AND r.workflow_run_id = $2 AND r.workflow_id <> $1
+      AND EXISTS (SELECT FROM orchestrator_records o
+                  WHERE o.workflow_id = r.workflow_id AND o.workflow_run_id = r.workflow_run_id AND o.seq = r.workflow_seq AND o.task > $5)
 ), fresh AS (
     SELECT r.id AS run_id, r.event_seq
     FROM orchestrator_runs r
-    WHERE r.id = $6 AND NOT EXISTS (SELECT FROM prior) AND NOT EXISTS (SELECT FROM overtaken)
-      AND ($7::bigint = 0
-           OR EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $7 AND e.run_id = r.id))
+    WHERE r.id = $7 AND NOT EXISTS (SELECT FROM prior) AND NOT EXISTS (SELECT FROM overtaken)
+      AND ($8::bigint = 0
+           OR EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $8 AND e.run_id = r.id))
 ), sender AS (
     SELECT f.run_id, f.event_seq, $1 = 'run-' || r.id AS own,
            r.status IN ('done', 'failed', 'cancelled') AND NOT EXISTS (
@@ -120,17 +128,17 @@ WITH prior AS (
     FROM fresh f JOIN orchestrator_runs r ON r.id = f.run_id
 ), timely AS (
     SELECT s.run_id, s.event_seq, s.own, s.takes_over,
-           $8::bool AND (NOT s.over OR s.takes_over OR (s.own AND $9::bool)) AS set_run
+           $9::bool AND (NOT s.over OR s.takes_over OR (s.own AND $10::bool)) AS set_run
     FROM sender s
     WHERE NOT (s.own AND s.late)
 ), begun AS (
     INSERT INTO orchestrator_executions (run_id, phase, step, agent, attempt, provider, model, started_at)
-    SELECT f.run_id, $10::text, $11::text, $12::text,
+    SELECT f.run_id, $11::text, $6::text, $12::text,
            1 + coalesce((SELECT max(e.attempt) FROM orchestrator_executions e
-                         WHERE e.run_id = f.run_id AND e.phase = $10 AND e.step = $11), 0),
+                         WHERE e.run_id = f.run_id AND e.phase = $11 AND e.step = $6), 0),
            $13::text, $14::text, $15::timestamptz
     FROM fresh f
-    WHERE $10 <> '' AND NOT EXISTS (SELECT FROM again)
+    WHERE $11 <> '' AND NOT EXISTS (SELECT FROM again)
     RETURNING id, run_id, phase, step, agent, attempt, started_at
 ), phase_begun AS (
     INSERT INTO orchestrator_phases (run_id, phase, attempt, execution_id, started_at)
@@ -160,7 +168,7 @@ WITH prior AS (
            coalesce(sum(c.cost_micros), 0)::bigint AS cost_micros,
            coalesce(bool_or(c.price_estimated), false)::bool AS price_estimated
     FROM orchestrator_model_calls c
-    WHERE c.execution_id = $7
+    WHERE c.execution_id = $8
 ), ended AS (
     UPDATE orchestrator_executions e
     SET status = $16::text, error_class = $17::text, error_code = $18::text,
@@ -168,7 +176,7 @@ WITH prior AS (
         turns = u.turns, prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens,
         cost_micros = u.cost_micros, price_estimated = u.price_estimated, finished_at = $15
     FROM fresh f, used u
-    WHERE e.id = $7 AND e.run_id = f.run_id AND e.status = 'running'
+    WHERE e.id = $8 AND e.run_id = f.run_id AND e.status = 'running'
     RETURNING e.id, e.phase, e.step, extract(epoch FROM e.finished_at - e.started_at) AS seconds
 ), phase_ended AS (
     UPDATE orchestrator_phases p
@@ -177,27 +185,28 @@ WITH prior AS (
     WHERE p.execution_id = e.id
 ), unneeded AS (
     -- Work that forgotten records started and that did not arrive again before the
-    -- run ended, and that of parts of its workflow, which end before it unless no
-    -- history knows of them. The closing of executions skips those that have ended.
+    -- run ended, and the steps that number their records by themselves: they end
+    -- before the run, unless no history knows of them. Executions that have ended
+    -- are not closed again.
     SELECT (f.result -> 'execution' ->> 'id')::bigint AS id
     FROM orchestrator_records f
-    WHERE $22::bool AND f.run_id = $6
-      AND (f.seq < 0 OR f.workflow_run_id = $2 AND f.workflow_id <> $1)
+    WHERE $22::bool AND f.run_id = $7
+      AND (f.seq < 0 OR f.workflow_id LIKE 'run-' || $7 || '/step/%')
       AND NOT EXISTS (SELECT FROM again a WHERE f.workflow_id = $1 AND f.workflow_run_id = $2 AND f.seq = a.seq)
 ), open_unneeded AS (
     SELECT coalesce(array_agg(DISTINCT c.execution_id), '{}')::bigint[] AS executions
     FROM orchestrator_model_calls c
-    WHERE $22 AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = $6 AND (c.status = 'reserved' OR c.superseded <> '[]') AND c.execution_id = ANY (ARRAY(SELECT n.id FROM unneeded n))
+    WHERE $22 AND NOT EXISTS (SELECT FROM overtaken) AND c.run_id = $7 AND (c.status = 'reserved' OR c.superseded <> '[]') AND c.execution_id = ANY (ARRAY(SELECT n.id FROM unneeded n))
 ), unneeded_ended AS (
     UPDATE orchestrator_executions e
     SET status = 'cancelled', finished_at = $15
     FROM timely t
-    WHERE t.own AND t.set_run AND e.id = ANY (ARRAY(SELECT n.id FROM unneeded n)) AND e.id <> $7 AND e.status = 'running'
+    WHERE t.own AND t.set_run AND e.id = ANY (ARRAY(SELECT n.id FROM unneeded n)) AND e.id <> $8 AND e.status = 'running'
     RETURNING e.id
 ), unneeded_phases AS (
     UPDATE orchestrator_phases p
     SET status = 'cancelled', finished_at = $15
-    WHERE p.run_id = $6 AND p.execution_id = ANY (ARRAY(SELECT e.id FROM unneeded_ended e))
+    WHERE p.run_id = $7 AND p.execution_id = ANY (ARRAY(SELECT e.id FROM unneeded_ended e))
 ), asked_subject AS (
     -- The subject of the row: what is asked about now, or what the open question is about, which the
     -- answer may change. An answered question is not opened again: the same subject is asked about once more.
@@ -297,11 +306,11 @@ WITH prior AS (
     -- again.
     WHERE CASE WHEN n > $34::int THEN NOT EXISTS (SELECT FROM again)
                -- Without an end, what they are about was before the phase that a reset workflow begins with.
-               WHEN $7 = 0 THEN NOT EXISTS (SELECT FROM timely t WHERE t.takes_over) AND NOT EXISTS (
+               WHEN $8 = 0 THEN NOT EXISTS (SELECT FROM timely t WHERE t.takes_over) AND NOT EXISTS (
                    SELECT FROM orchestrator_records f
                    WHERE f.workflow_id = $1 AND f.workflow_run_id = $2 AND f.seq < 0
                      AND split_part(f.signature, '|', 1) = split_part($4, '|', 1))
-               ELSE NOT EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $7 AND e.status <> 'running') END
+               ELSE NOT EXISTS (SELECT FROM orchestrator_executions e WHERE e.id = $8 AND e.status <> 'running') END
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
     SELECT t.run_id, t.event_seq + d.n, d.event_type, d.payload
@@ -331,7 +340,7 @@ WITH prior AS (
         started_at = CASE WHEN t.set_run AND $37 <> 'pending' THEN coalesce(r.started_at, $15) ELSE r.started_at END,
         -- A run that stays and has the same status has not ended again.
         finished_at = CASE WHEN NOT t.set_run THEN r.finished_at
-                           WHEN $22 AND $9 AND r.status = $37 THEN coalesce(r.finished_at, $15)
+                           WHEN $22 AND $10 AND r.status = $37 THEN coalesce(r.finished_at, $15)
                            WHEN $22 THEN $15 END,
         staying_until = CASE WHEN t.set_run THEN $47::timestamptz ELSE r.staying_until END,
         planner_output = CASE WHEN e.phase = 'planner' THEN coalesce($21, r.planner_output) ELSE r.planner_output END,
@@ -346,7 +355,7 @@ WITH prior AS (
     SELECT $1, $2, $3, f.run_id, $4, $5, coalesce(a.result, jsonb_build_object('execution', jsonb_build_object(
         'id', coalesce(b.id, 0), 'run_id', coalesce(b.run_id, 0), 'phase', coalesce(b.phase, ''),
         'step', coalesce(b.step, ''), 'agent', coalesce(b.agent, ''), 'attempt', coalesce(b.attempt, 0))))
-           || CASE WHEN $7 = 0 THEN '{}' ELSE jsonb_build_object('usage', jsonb_build_object(
+           || CASE WHEN $8 = 0 THEN '{}' ELSE jsonb_build_object('usage', jsonb_build_object(
                   'calls', u.turns, 'prompt_tokens', u.prompt_tokens, 'completion_tokens', u.completion_tokens, 'micro_usd', u.cost_micros,
                   'estimated_price', u.price_estimated)) END
     FROM fresh f CROSS JOIN used u LEFT JOIN begun b ON true LEFT JOIN again a ON true
@@ -361,7 +370,7 @@ SELECT k.result::jsonb AS result,
        coalesce(e.phase, '')::text AS ended_phase,
        coalesce(e.seconds, 0)::float8 AS ended_seconds,
        (CASE WHEN c.event_seq IS NOT NULL AND jsonb_array_length($33) > 0
-             THEN pg_notify('rgpt_events', $6 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
+             THEN pg_notify('rgpt_events', $7 || ':' || c.event_seq)::text ELSE '' END)::text AS notified
 FROM kept k CROSS JOIN used u CROSS JOIN open_unneeded o LEFT JOIN changed c ON true LEFT JOIN timely t ON true LEFT JOIN ended e ON e.step = ''
 UNION ALL
 SELECT p.result::jsonb, u.open, o.executions, false, false, false, '', 0, '' FROM prior p CROSS JOIN used u CROSS JOIN open_unneeded o
@@ -375,12 +384,12 @@ type RecordParams struct {
 	Seq              int64
 	Signature        string
 	Task             int64
+	BeginStep        string
 	RunID            int64
 	EndExecution     int64
 	SetRun           bool
 	Staying          bool
 	BeginPhase       string
-	BeginStep        string
 	BeginAgent       string
 	BeginProvider    string
 	BeginModel       string
@@ -451,12 +460,12 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 		arg.Seq,
 		arg.Signature,
 		arg.Task,
+		arg.BeginStep,
 		arg.RunID,
 		arg.EndExecution,
 		arg.SetRun,
 		arg.Staying,
 		arg.BeginPhase,
-		arg.BeginStep,
 		arg.BeginAgent,
 		arg.BeginProvider,
 		arg.BeginModel,

@@ -72,6 +72,14 @@ WITH prior AS (
           WHERE r.workflow_id = @workflow_id AND r.workflow_run_id = @workflow_run_id AND r.seq > 0 AND r.seq < @seq
           ORDER BY r.seq DESC LIMIT 1) AS l
     WHERE @task::bigint > 0 AND l.task > @task AND NOT EXISTS (SELECT FROM prior)
+    UNION ALL
+    -- A step begins although a later task of its run's workflow has ended the run.
+    SELECT r.workflow_seq
+    FROM orchestrator_runs r
+    WHERE @begin_step::text <> '' AND @task::bigint > 0 AND NOT EXISTS (SELECT FROM prior)
+      AND r.id = @run_id AND r.status IN ('done', 'failed', 'cancelled') AND r.workflow_run_id = @workflow_run_id AND r.workflow_id <> @workflow_id
+      AND EXISTS (SELECT FROM orchestrator_records o
+                  WHERE o.workflow_id = r.workflow_id AND o.workflow_run_id = r.workflow_run_id AND o.seq = r.workflow_seq AND o.task > @task)
 ), fresh AS (
     SELECT r.id AS run_id, r.event_seq
     FROM orchestrator_runs r
@@ -148,12 +156,13 @@ WITH prior AS (
     WHERE p.execution_id = e.id
 ), unneeded AS (
     -- Work that forgotten records started and that did not arrive again before the
-    -- run ended, and that of parts of its workflow, which end before it unless no
-    -- history knows of them. The closing of executions skips those that have ended.
+    -- run ended, and the steps that number their records by themselves: they end
+    -- before the run, unless no history knows of them. Executions that have ended
+    -- are not closed again.
     SELECT (f.result -> 'execution' ->> 'id')::bigint AS id
     FROM orchestrator_records f
     WHERE @finished::bool AND f.run_id = @run_id
-      AND (f.seq < 0 OR f.workflow_run_id = @workflow_run_id AND f.workflow_id <> @workflow_id)
+      AND (f.seq < 0 OR f.workflow_id LIKE 'run-' || @run_id || '/step/%')
       AND NOT EXISTS (SELECT FROM again a WHERE f.workflow_id = @workflow_id AND f.workflow_run_id = @workflow_run_id AND f.seq = a.seq)
 ), open_unneeded AS (
     SELECT coalesce(array_agg(DISTINCT c.execution_id), '{}')::bigint[] AS executions

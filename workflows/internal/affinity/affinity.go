@@ -54,13 +54,7 @@ func (p *Affinity) Execute(ctx workflow.Context, most time.Duration, name string
 
 // on returns a context for an activity on a queue, with the summary.
 func (p *Affinity) on(ctx workflow.Context, queue string, most time.Duration) workflow.Context {
-	ctx = options.Remote(ctx, queue, most)
-	if p.Summary == "" {
-		return ctx
-	}
-	with := workflow.GetActivityOptions(ctx)
-	with.Summary = p.Summary
-	return workflow.WithActivityOptions(ctx, with)
+	return options.WithSummary(options.Remote(ctx, queue, most), p.Summary)
 }
 
 // workerAbsent reports whether work failed because no worker accepted it in time.

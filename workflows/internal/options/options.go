@@ -112,6 +112,16 @@ func Remote(ctx workflow.Context, queue string, most time.Duration) workflow.Con
 	})
 }
 
+// WithSummary returns a context for activities that Temporal's user interface shows with a summary; empty: none.
+func WithSummary(ctx workflow.Context, summary string) workflow.Context {
+	if summary == "" {
+		return ctx
+	}
+	with := workflow.GetActivityOptions(ctx)
+	with.Summary = summary
+	return workflow.WithActivityOptions(ctx, with)
+}
+
 // Judge returns a context for the call of a judge of attempts.
 func Judge(ctx workflow.Context, most time.Duration) workflow.Context {
 	return workflow.WithScheduleToCloseTimeout(Remote(ctx, contract.QueuePlanner, min(most, JudgePatience)), JudgePatience)
