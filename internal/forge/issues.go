@@ -25,21 +25,17 @@ type IssueSet struct {
 	byNumber map[int64]Issue
 }
 
-// Add adds issues, and returns how many of them were not known.
-func (s *IssueSet) Add(issues []Issue) (fresh int) {
+// Add adds issues.
+func (s *IssueSet) Add(issues []Issue) {
 	if s.byNumber == nil {
 		s.byNumber = map[int64]Issue{}
 	}
 	for _, i := range issues {
 		before, known := s.byNumber[i.Number]
-		if !known {
-			fresh++
-		}
 		if !known || !i.UpdatedAt.Before(before.UpdatedAt) {
 			s.byNumber[i.Number] = i
 		}
 	}
-	return fresh
 }
 
 // Len returns the number of issues.
@@ -65,7 +61,8 @@ func second(t time.Time) time.Time { return t.Truncate(time.Second) }
 // was read, because it changes, is closed or loses its label, and all later ones move up: the first one of the
 // next page would be missed. So what follows a page is asked for by the time of its last entry, as the first
 // page of another list. Only if all entries of a page changed in the same second, the next page is asked for
-// by its number, and then all of them are read again until nothing unknown is among them.
+// by its number, and then all of them are read again until they are as they were: what was read has not left
+// its place meanwhile, so nothing after it has moved up.
 func ReadIssues(since time.Time, read func(since time.Time, page int) (IssuePage, error)) ([]Issue, error) {
 	r := issueReader{read: read}
 	for {
@@ -91,8 +88,9 @@ type issueReader struct {
 // second reads from a time until an entry that changed in a later second, or to the end of the list. It returns
 // the time of the last entry, and whether others follow.
 func (r *issueReader) second(since time.Time) (last time.Time, more bool, err error) {
-	for first := true; ; first = false {
-		fresh, pages := 0, 0
+	for before := []Issue(nil); ; {
+		var now []Issue
+		pages := 0
 		for more = true; more && !second(last).After(second(since)); {
 			if r.pages++; r.pages > maxIssuePages {
 				return last, false, fault.New(contract.ClassInfra, contract.CodeTooLarge, "the list of issues has more than %d pages", maxIssuePages)
@@ -102,12 +100,16 @@ func (r *issueReader) second(since time.Time) (last time.Time, more bool, err er
 			if err != nil {
 				return last, false, err
 			}
-			fresh += r.Add(got.Issues)
+			r.Add(got.Issues)
+			now = append(now, got.Issues...)
 			last, more = got.Last, got.More
 		}
-		if pages == 1 || !first && fresh == 0 {
+		if pages == 1 || slices.EqualFunc(before, now, unchanged) {
 			return last, more, nil
 		}
-		last = time.Time{}
+		before, last = now, time.Time{}
 	}
 }
+
+// unchanged reports whether two entries are of the same issue in the same state.
+func unchanged(a, b Issue) bool { return a.Number == b.Number && a.UpdatedAt.Equal(b.UpdatedAt) }

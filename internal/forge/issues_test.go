@@ -77,6 +77,36 @@ func TestAnIssueIsReadWhateverChangesBeforeIt(t *testing.T) {
 	})
 }
 
+func TestAnIssueIsNotMissedIfOthersLeaveWhileAllAreReadAgain(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_800_000_000, 0)
+	list := &changing{size: 2}
+	for n := range int64(6) {
+		list.issues = append(list.issues, forge.Issue{Number: n, UpdatedAt: at})
+	}
+	touch := func(number int64, after time.Duration) {
+		i := slices.IndexFunc(list.issues, func(i forge.Issue) bool { return i.Number == number })
+		list.issues[i].UpdatedAt = at.Add(after)
+	}
+	leave := func(number int64) {
+		list.issues = slices.DeleteFunc(list.issues, func(i forge.Issue) bool { return i.Number == number })
+	}
+	changes := []func(){
+		func() { touch(0, time.Hour) }, func() {}, func() { leave(1) }, func() { leave(2) }, func() { touch(3, 2*time.Hour) },
+	}
+	got, err := forge.ReadIssues(time.Time{}, func(since time.Time, page int) (forge.IssuePage, error) {
+		out, err := list.read(since, page)
+		if len(changes) > 0 {
+			changes[0]()
+			changes = changes[1:]
+		}
+		return out, err
+	})
+	require.NoError(t, err)
+	require.Empty(t, changes)
+	require.True(t, slices.ContainsFunc(got, func(i forge.Issue) bool { return i.Number == 5 }))
+}
+
 func TestManyIssuesOfOneSecondAreReadTogether(t *testing.T) {
 	t.Parallel()
 	list := &changing{size: 100}

@@ -55,6 +55,7 @@ func (s *Service) Issues(ctx context.Context, repo, label string, since time.Tim
 		opts.Labels = []string{label}
 	}
 	var found forge.IssueSet
+	var before []int64
 	for pass := 1; ; pass++ {
 		asked := 0
 		all, err := pages(func(page sdk.ListOptions) ([]*sdk.Issue, *sdk.Response, error) {
@@ -67,17 +68,20 @@ func (s *Service) Issues(ctx context.Context, repo, label string, since time.Tim
 			return nil, c.explain(err)
 		}
 		var some []forge.Issue
+		var now []int64
 		for _, i := range all {
+			now = append(now, i.Index)
 			if got := issue(i); label == "" || slices.Contains(got.Labels, label) {
 				some = append(some, got)
 			}
 		}
 		// The forge sorts by the time of creation. When an issue on an earlier page leaves the list, because it
 		// is closed or loses its label, the first one of the next page moves to a page that was read. So
-		// several pages are read again until there is nothing unknown on them.
-		if fresh := found.Add(some); asked == 1 || pass > 1 && fresh == 0 {
+		// several pages are read again until they are as they were: then none left while they were read.
+		if found.Add(some); asked == 1 || slices.Equal(before, now) {
 			return found.Sorted(), nil
 		}
+		before = now
 		if pass == maxPasses {
 			return nil, c.explain(fault.New(contract.ClassInfra, contract.CodeUnavailable, "the list changed each of the %d times that it was read", maxPasses))
 		}
