@@ -18,7 +18,8 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
-// Source is the workflow execution that sends records, which it numbers from 1. A workflow that was
+// Source is the workflow execution that sends records, or a part of it with an id of its own, such as a
+// step. Each numbers its records from 1. A workflow that was
 // reset continues its previous numbering under a new workflow run id.
 type Source struct {
 	WorkflowID    string

@@ -73,7 +73,7 @@ func New(ctx workflow.Context, in contract.StepInput, rows *records.Recorder, qu
 func (l *Loop) Run(ctx workflow.Context) (result contract.StepResult, more bool, err error) {
 	if !l.opened {
 		if failure := l.open(ctx); failure != nil {
-			result, err = l.finish(ctx, failure)
+			result, err = l.End(ctx, failure)
 			return result, false, err
 		}
 	}
@@ -86,18 +86,13 @@ func (l *Loop) Run(ctx workflow.Context) (result contract.StepResult, more bool,
 			}
 		}
 		if failure != nil || !goesOn {
-			result, err = l.finish(ctx, failure)
+			result, err = l.End(ctx, failure)
 			return result, false, err
 		}
 		if len(l.made) == 0 && l.wait == 0 && ctx.Err() == nil && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
 			return contract.StepResult{}, true, nil
 		}
 	}
-}
-
-// End ends a loop that Run stopped and that could not be continued elsewhere.
-func (l *Loop) End(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
-	return l.finish(ctx, failure)
 }
 
 // Rest returns the input that continues a loop which Run stopped. The conversation and the workspace are stored
@@ -518,8 +513,9 @@ func (l *Loop) credit() contract.Credit {
 	return contract.Credit{Step: l.in.Step, Model: l.Model.Model, Prompt: l.Prompt}
 }
 
-// finish closes the execution and returns the step's result.
-func (l *Loop) finish(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
+// End closes the execution and returns the step's result. Run ends a loop itself, unless it stopped: then End is
+// for one that could not be continued elsewhere.
+func (l *Loop) End(ctx workflow.Context, failure *contract.Failure) (contract.StepResult, error) {
 	result := contract.StepResult{
 		Change: contract.Change{Step: l.in.Step, From: l.From.Slim(), To: l.Workspace.Slim()},
 		Credit: l.credit(),
