@@ -7,6 +7,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/cores"
+	"github.com/rocketgpt/orchestrator/internal/notice"
 )
 
 func TestChecksAndCommandsWaitForAFreeCoreAndOtherWorkDoesNot(t *testing.T) {
@@ -25,11 +26,11 @@ func TestChecksAndCommandsWaitForAFreeCoreAndOtherWorkDoesNot(t *testing.T) {
 	check := contract.VerifyInput{Execution: h.begin(contract.PhaseTester, ""), Workspace: ws, Check: plan.Stages[0][0], Timeout: h.Config.Execution.CommandTimeout}
 	results := make(chan error, 2)
 	waits := make(chan struct{}, 2)
-	ctx := cores.WithNotice(t.Context(), func(begins bool) {
+	ctx := notice.With(t.Context(), notice.Receiver{Waits: func(begins bool) {
 		if begins {
 			waits <- struct{}{}
 		}
-	})
+	}})
 	go func() {
 		_, err := h.CallTool(ctx, call)
 		results <- err

@@ -82,12 +82,8 @@ func (a *Activities) turnsOf(ctx context.Context, in contract.ThinkInput) (int, 
 // mayFollow reports whether an agent's next turn may follow in the same activity: the worker is not stopping,
 // and nobody steers the run.
 func (a *Activities) mayFollow(ctx context.Context, run int64) bool {
-	select {
-	case <-ctx.Done():
+	if ends(ctx) {
 		return false
-	case <-activity.GetWorkerStopChannel(ctx):
-		return false
-	default:
 	}
 	steered, err := a.Store.SteeredSince(ctx, run, activity.GetInfo(ctx).ScheduledTime.Add(-commandMargin))
 	if err != nil && ctx.Err() == nil {
@@ -152,7 +148,7 @@ func (c *turnChain) add(r contract.ThinkResult) {
 	for _, d := range r.Done {
 		out := d.Outcome
 		// The workflow counts forbidden actions, and calls that repeat themselves.
-		c.ended = c.ended || out.Code == contract.CodePathEscape || out.Code == contract.CodeForbidden || c.seen[out.Fingerprint]
+		c.ended = c.ended || forbidden(out) || c.seen[out.Fingerprint]
 		c.seen[out.Fingerprint] = true
 	}
 	if left := c.next.Left; left != nil {

@@ -79,6 +79,16 @@ func TestTurnsEndBeforeACallThatMayTakeLong(t *testing.T) {
 	require.Equal(t, 2, h.served())
 }
 
+func TestTurnsFollowACallThatMayTakeLongIfItWasCarriedOut(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, turnsOf(readHello, "reply: {tool_calls: [{name: run_command, arguments: {command: \"true\"}}]}", listFiles, finishWork))
+	in := h.furtherTurns()
+	in.Tools.Long = true
+	out := h.think(in)
+	require.Len(t, out.Further, 3)
+	require.True(t, outcome(t, out.Further[0]).OK)
+}
+
 func TestNoTurnFollowsOnceAPersonSteersTheRun(t *testing.T) {
 	t.Parallel()
 	for name, steer := range map[string]string{

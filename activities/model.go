@@ -42,7 +42,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	return a.turns(ctx, in)
 }
 
-// oneTurn makes one model call of an agent and its short tool calls.
+// oneTurn makes one model call of an agent and the tool calls that need no decision of its workflow.
 func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
 	answer, err := a.turnOf(ctx, in)
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
@@ -76,7 +76,7 @@ func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput) (contr
 		}
 	}
 	if out.Bad == "" && in.Tools != nil {
-		out.Done = a.callShortTools(ctx, in, out)
+		out.Done = a.callTools(ctx, in, out)
 	}
 	return out, nil
 }

@@ -241,12 +241,13 @@ type FurtherTurns struct {
 // MaxFurtherTurns is the largest FurtherTurns.Turns of a step without a limit of turns.
 const MaxFurtherTurns = 32
 
-// TurnTools is the input for the short tool calls of a turn, which its model call's activity carries
-// out too: a turn without long ones is one activity.
+// TurnTools is the input for the tool calls of a turn, which its model call's activity carries out too.
 type TurnTools struct {
 	Workspace Workspace     `json:"workspace"`
 	From      Workspace     `json:"from"` // where the agent began, slim
 	Timeout   time.Duration `json:"timeout"`
+	// Long reports that the activity has the time for calls that may take long: then a turn is one activity.
+	Long bool `json:"long,omitempty"`
 	// FinishApart leaves a call that finishes the work to the workflow, which runs checks before.
 	FinishApart bool `json:"finish_apart,omitempty"`
 }

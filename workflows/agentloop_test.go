@@ -239,7 +239,10 @@ func TestNoTurnsAreMadeTogetherOnceOneMoreRepetitionWouldEndTheStep(t *testing.T
 	w.answers["step-001"] = endless
 	w.fail["repeat"] = fault.New(contract.ClassRuntime, "", "")
 	var together []bool
-	w.onThink = func(in contract.ThinkInput) { together = append(together, in.Further != nil) }
+	w.onThink = func(in contract.ThinkInput) {
+		together = append(together, in.Further != nil)
+		require.Equal(t, in.Further != nil, in.Tools.Long, "its long calls are counted before the next one, too")
+	}
 	require.Equal(t, contract.CodeLoop, w.orchestrate(t).Failure.Code)
 	require.Equal(t, []bool{true, true, true, true, false}, together)
 }

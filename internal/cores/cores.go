@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/rocketgpt/orchestrator/internal/notice"
 )
 
 // PerCore is how much work may run for each core if no limit is set: tests and commands also wait, for the
@@ -53,23 +55,8 @@ func NewQueue(limit int, watcher Observer) *Queue {
 	return &Queue{limit: max(limit, 1), watcher: watcher, working: map[string]int{}}
 }
 
-type noticeKey struct{}
-
-// WithNotice returns a context whose callers of Acquire call notice with true if they have to wait, and then
-// with false when the wait is over.
-func WithNotice(ctx context.Context, notice func(waits bool)) context.Context {
-	return context.WithValue(ctx, noticeKey{}, notice)
-}
-
-func noticeOf(ctx context.Context) func(bool) {
-	if notice, ok := ctx.Value(noticeKey{}).(func(bool)); ok {
-		return notice
-	}
-	return func(bool) {}
-}
-
 // Acquire waits until its caller may work, or until ctx ends: then it returns ctx's cause. The caller must
-// call release when its work has ended; further calls have no effect.
+// call release when its work has ended; further calls have no effect. A wait is reported to package notice.
 //
 // A nil Queue lets all callers work at once.
 func (q *Queue) Acquire(ctx context.Context, owner string) (release func(), err error) {
@@ -81,9 +68,8 @@ func (q *Queue) Acquire(ctx context.Context, owner string) (release func(), err 
 	select {
 	case <-w.ready:
 	default:
-		notice := noticeOf(ctx)
-		notice(true)
-		defer notice(false)
+		notice.Waits(ctx, true)
+		defer notice.Waits(ctx, false)
 		select {
 		case <-w.ready:
 		case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rocketgpt/orchestrator/internal/cores"
+	"github.com/rocketgpt/orchestrator/internal/notice"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,8 +41,8 @@ func (w *watcher) numbers() (working, waiting, waits int) {
 	return w.working, w.waiting, w.waits
 }
 
-// work is a caller that works until it is told to end.
-type work struct {
+// caller is one that works until it is told to end.
+type caller struct {
 	owner   string
 	waiting chan struct{}
 	begun   chan string // gets the owner
@@ -49,14 +50,14 @@ type work struct {
 	done    chan error
 }
 
-func start(ctx context.Context, q *cores.Queue, owner string, begun chan string) *work {
-	w := &work{owner: owner, waiting: make(chan struct{}), begun: begun, end: make(chan struct{}), done: make(chan error, 1)}
+func start(ctx context.Context, q *cores.Queue, owner string, begun chan string) *caller {
+	w := &caller{owner: owner, waiting: make(chan struct{}), begun: begun, end: make(chan struct{}), done: make(chan error, 1)}
 	go func() {
-		release, err := q.Acquire(cores.WithNotice(ctx, func(waits bool) {
-			if waits {
+		release, err := q.Acquire(notice.With(ctx, notice.Receiver{Waits: func(now bool) {
+			if now {
 				close(w.waiting)
 			}
-		}), owner)
+		}}), owner)
 		if err == nil {
 			begun <- owner
 			<-w.end
@@ -72,8 +73,8 @@ func TestAnOwnerThatAsksForMuchDoesNotKeepTheOthersOut(t *testing.T) {
 	numbers := &watcher{}
 	q := cores.NewQueue(2, numbers)
 	begun := make(chan string, 16)
-	var all []*work
-	begin := func(owner string, waits bool) *work {
+	var all []*caller
+	begin := func(owner string, waits bool) *caller {
 		w := start(t.Context(), q, owner, begun)
 		all = append(all, w)
 		if waits {
@@ -123,7 +124,7 @@ func TestACallerWhoseContextEndsLeavesTheQueue(t *testing.T) {
 	require.ErrorIs(t, <-w.done, why)
 	release()
 	release()
-	again, err := q.Acquire(cores.WithNotice(t.Context(), func(bool) { t.Error("nobody else works") }), "c")
+	again, err := q.Acquire(notice.With(t.Context(), notice.Receiver{Waits: func(bool) { t.Error("nobody else works") }}), "c")
 	require.NoError(t, err)
 	again()
 }
@@ -174,7 +175,7 @@ func TestManyCallersNeverExceedTheLimitAndAllGetTheirTurn(t *testing.T) {
 	group.Wait()
 	require.Equal(t, callers, done)
 	require.LessOrEqual(t, most, limit)
-	release, err := q.Acquire(cores.WithNotice(t.Context(), func(bool) { t.Error("a place was lost") }), "last")
+	release, err := q.Acquire(notice.With(t.Context(), notice.Receiver{Waits: func(bool) { t.Error("a place was lost") }}), "last")
 	require.NoError(t, err)
 	release()
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/rocketgpt/orchestrator/activities"
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/notice"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store/views"
@@ -201,18 +202,22 @@ func TestAnAgentThatTemporalDoesNotKnowOrThatHasNoModelIsDegraded(t *testing.T) 
 func TestHeartbeatsReportWhatAgentsWorkOn(t *testing.T) {
 	t.Parallel()
 	c := startWorker(t, "run", "builder", "repair")
-	var waits func(bool)
+	var notices notice.Receiver
 	begin := func(id, queue, name string, in any) (end func(error)) {
-		end, waits = c.tasks.begin(activity.Info{
+		end, notices = c.tasks.begin(activity.Info{
 			WorkflowExecution: workflow.Execution{ID: id}, TaskQueue: queue, ActivityType: activity.Type{Name: name},
 		}, []any{in})
 		return end
 	}
 	think := contract.ThinkInput{Execution: contract.ExecutionRef{ID: 7, RunID: 42, Phase: contract.PhaseBuilder, Step: "step-001", Agent: contract.AgentBuilder}}
 	ended := begin("run-42", contract.QueueBuilder, contract.ActivityThink, think)
-	waits(true)
-	c.await(t, "builder", func(a views.Agent) bool { return len(a.Work) == 1 && a.Work[0].Waits })
-	waits(false)
+	notices.Does(contract.ActivityTool)
+	notices.Waits(true)
+	c.await(t, "builder", func(a views.Agent) bool {
+		return len(a.Work) == 1 && a.Work[0].Activity == contract.ActivityTool && a.Work[0].Waits
+	})
+	notices.Waits(false)
+	notices.Does(contract.ActivityThink)
 	think.Execution.Step, think.Execution.Agent = "repair", contract.AgentRepair
 	begin("run-42/heal/1/step/repair", contract.QueueOfWorker(temporal.Identity()), contract.ActivityThink, think)(errors.New("failed"))
 	begin("run-42", contract.QueueRun, contract.ActivityRecord, contract.Record{})(nil)
@@ -231,6 +236,7 @@ func TestHeartbeatsReportWhatAgentsWorkOn(t *testing.T) {
 	require.Zero(t, a.TasksFailed, "what a person stops has not failed")
 	c.await(t, "repair", func(a views.Agent) bool { return a.TasksFailed == 1 && len(a.Work) == 0 })
 	ended(nil)
+	notices.Waits(false) // of an activity that has ended
 	c.await(t, "builder", func(a views.Agent) bool { return a.TasksDone == 2 && len(a.Work) == 0 })
 	require.Zero(t, c.await(t, "run", is(contract.HealthHealthy)).TasksDone)
 }

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/rocketgpt/orchestrator/contract"
-	"github.com/rocketgpt/orchestrator/internal/cores"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/notice"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
 
@@ -47,9 +47,9 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	info := activity.GetInfo(ctx)
 	ctx, release := endBeforeStop(ctx, e.stopTime)
 	defer release()
-	ended, waits := e.tasks.begin(info, in.Args)
+	ended, notices := e.tasks.begin(info, in.Args)
 	defer func() { ended(err) }()
-	ctx = cores.WithNotice(ctx, waits)
+	ctx = notice.With(ctx, notices)
 	before := answersOf(ctx, info)
 	stopBeat := sendHeartbeats(ctx, info, before)
 	defer stopBeat()

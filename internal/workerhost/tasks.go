@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/notice"
 )
 
 // maxShownWork is the maximum number of an agent's current activities that are shown, oldest first.
@@ -32,13 +33,13 @@ type roleTasks struct {
 	under        map[int64]contract.Work // in progress
 }
 
-// begin records an activity with its input until end is called with its result; waits records whether it
-// waits for a core. ActivityRecord is not recorded: it is short, and part of all work.
-func (t *tasks) begin(info activity.Info, args []any) (end func(error), waits func(bool)) {
+// begin records an activity with its input until end is called with its result. The notices change what it is
+// recorded to do. ActivityRecord is not recorded: it is short, and part of all work.
+func (t *tasks) begin(info activity.Info, args []any) (end func(error), notices notice.Receiver) {
 	if t == nil || info.ActivityType.Name == contract.ActivityRecord {
-		return func(error) {}, func(bool) {}
+		return func(error) {}, notice.Receiver{Waits: func(bool) {}, Does: func(string) {}}
 	}
-	role, work := roleOf(info, args)
+	role, now := roleOf(info, args)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.roles == nil {
@@ -51,12 +52,18 @@ func (t *tasks) begin(info activity.Info, args []any) (end func(error), waits fu
 	}
 	t.next++
 	id := t.next
-	r.under[id] = work
-	waits = func(now bool) {
+	r.under[id] = now
+	change := func(how func()) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		work.Waits = now
-		r.under[id] = work
+		how()
+		if _, goesOn := r.under[id]; goesOn {
+			r.under[id] = now
+		}
+	}
+	notices = notice.Receiver{
+		Waits: func(waits bool) { change(func() { now.Waits = waits }) },
+		Does:  func(activity string) { change(func() { now.Activity, now.Since = activity, time.Now() }) },
 	}
 	end = func(err error) {
 		t.mu.Lock()
@@ -69,35 +76,35 @@ func (t *tasks) begin(info activity.Info, args []any) (end func(error), waits fu
 			r.failed++
 		}
 	}
-	return end, waits
+	return end, notices
 }
 
 // of returns an agent's current work, and the number of its successes and failures.
-func (t *tasks) of(role string) (work []contract.Work, done, failed int64) {
+func (t *tasks) of(role string) (under []contract.Work, done, failed int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.roles[role]
 	if r == nil {
 		return nil, 0, 0
 	}
-	work = slices.SortedFunc(maps.Values(r.under), func(a, b contract.Work) int {
+	under = slices.SortedFunc(maps.Values(r.under), func(a, b contract.Work) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.RunID, b.RunID), cmp.Compare(a.Step, b.Step))
 	})
-	return work[:min(len(work), maxShownWork)], r.done, r.failed
+	return under[:min(len(under), maxShownWork)], r.done, r.failed
 }
 
 // roleOf returns the role of an activity, and its description as work. The queue determines the
 // role; on the worker's own queue, which serves all roles, it is the role of the execution's agent.
 func roleOf(info activity.Info, args []any) (string, contract.Work) {
 	execution := executionOf(args)
-	work := contract.Work{
+	now := contract.Work{
 		RunID: execution.RunID, Phase: execution.Phase, Step: execution.Step, Activity: info.ActivityType.Name, Since: time.Now(),
 	}
 	if run, ok := contract.RunIDOfWorkflow(info.WorkflowExecution.ID); ok {
-		work.RunID = run
+		now.RunID = run
 	}
-	if _, step, ok := strings.Cut(info.WorkflowExecution.ID, "/step/"); ok && work.Step == "" {
-		work.Step = step
+	if _, step, ok := strings.Cut(info.WorkflowExecution.ID, "/step/"); ok && now.Step == "" {
+		now.Step = step
 	}
 	role := string(execution.Agent)
 	for _, r := range contract.WorkerRoles() {
@@ -105,7 +112,7 @@ func roleOf(info activity.Info, args []any) (string, contract.Work) {
 			role = r.Name
 		}
 	}
-	return cmp.Or(role, "run"), work
+	return cmp.Or(role, "run"), now
 }
 
 // ofStep reports whether an activity is the short work of a step, which the run's workflow does where it is.

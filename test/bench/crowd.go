@@ -65,7 +65,7 @@ func measureCrowd(ctx context.Context, h *benchStack, runs int, say func(string,
 		return nil, err
 	}
 	say("%d runs at once, latency %s", runs, crowdLatency)
-	m := startMeter(h.stack)
+	m := startMeter(h)
 	began := time.Now()
 	all, allCtx := errgroup.WithContext(ctx)
 	for range runs {

@@ -198,7 +198,7 @@ func (h *benchStack) deliberate(ctx context.Context, topic string, n int, atOnce
 	r := topicResult{Topic: topic, N: n, AtOnce: atOnce, Ended: map[contract.PipelineStatus]int{}}
 	h.model.forget()
 	pipelines, took := make([]int64, n), make([]time.Duration, n)
-	meter, begun := startMeter(h.stack), time.Now()
+	meter, begun := startMeter(h), time.Now()
 	group, together := errgroup.WithContext(ctx)
 	if !atOnce {
 		group.SetLimit(1)

@@ -30,6 +30,8 @@ type options struct {
 	crowd         int // runs at once, with a slow model
 	waiting       int // runs that wait for a person
 	slope         int // runs in one database
+	workers       int // processes
+	commands      bool
 	latency       []time.Duration
 	temporal      string
 	sections      []string
@@ -103,6 +105,8 @@ func parse(args []string, errs io.Writer) (options, error) {
 	fs.IntVar(&o.deliberations, "deliberations", 200, "number of parallel deliberations")
 	fs.IntVar(&o.waiting, "waiting", 1000, "number of runs of the section waiting")
 	fs.IntVar(&o.slope, "slope", 2000, "number of runs of the section slope")
+	fs.IntVar(&o.workers, "workers", 1, "number of worker processes")
+	fs.BoolVar(&o.commands, "commands", false, "each step of a run also runs a command; not for the section twin")
 	fs.IntVar(&o.crowd, "crowd", 200, "number of parallel runs of the section crowd")
 	fs.StringVar(&latency, "latency", "0s,200ms", "latencies of the scripted model")
 	fs.StringVar(&o.temporal, "temporal", "sqlite", "where Temporal keeps its state: sqlite or postgres")

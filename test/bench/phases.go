@@ -105,7 +105,7 @@ func (h *benchStack) product(ctx context.Context, latency time.Duration, n int, 
 
 // measure calls a function n times, and measures the time and the processes' usage.
 func (h *benchStack) measure(ctx context.Context, n int, atOnce bool, do func(context.Context, int) error) (phaseResult, error) {
-	m := startMeter(h.stack)
+	m := startMeter(h)
 	group, ctx := errgroup.WithContext(ctx)
 	if !atOnce {
 		group.SetLimit(1)

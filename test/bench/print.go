@@ -24,7 +24,7 @@ func (t table) row(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t"))
 
 // print prints all measurements.
 func (r results) print(out io.Writer) error {
-	fmt.Fprintf(out, "%s, %d cores, %s, Temporal's state in %s; load before: %s\n", r.Host.CPU, r.Host.Cores, r.Host.Go, r.Host.Temporal, r.Host.Load)
+	fmt.Fprintf(out, "%s, %d cores, %s, Temporal's state in %s, worker processes: %d; load before: %s\n", r.Host.CPU, r.Host.Cores, r.Host.Go, r.Host.Temporal, r.Host.Workers, r.Host.Load)
 	for _, print := range []func(io.Writer) error{r.printWalls, r.printParts, r.printLoads, r.printTwin, r.CLI.print, r.Heal.print, r.Deliberations.print, r.Restart.print, r.Crowd.print, r.Waiting.print, r.Slope.print, r.Build.print, r.Pages.print, r.printCoverage, r.printModels, r.printLiveText, r.printGate} {
 		if err := print(out); err != nil {
 			return err

@@ -28,7 +28,7 @@ type usage struct {
 // meter measures the resource usage of a stack's processes during a phase.
 type meter struct {
 	roles  []devstack.Role
-	pids   map[devstack.Role]int
+	pids   map[devstack.Role][]int
 	before map[devstack.Role]usage
 	busy   float64 // of the whole machine
 	own    float64 // of this program
@@ -36,16 +36,23 @@ type meter struct {
 }
 
 // startMeter takes the first readings and resets the memory peaks.
-func startMeter(s *devstack.Stack) *meter {
-	m := &meter{pids: map[devstack.Role]int{}, before: map[devstack.Role]usage{}, start: time.Now()}
+func startMeter(h *benchStack) *meter {
+	m := &meter{pids: map[devstack.Role][]int{}, before: map[devstack.Role]usage{}, start: time.Now()}
 	for _, role := range devstack.Roles() {
-		p, ok := s.Process(role)
+		p, ok := h.stack.Process(role)
 		if !ok || p.External {
 			continue
 		}
-		m.roles, m.pids[role] = append(m.roles, role), p.PID
-		resetPeak(p.PID)
-		m.before[role] = read(p.PID, role)
+		m.roles, m.pids[role] = append(m.roles, role), []int{p.PID}
+		if role == devstack.RoleWorker {
+			for _, w := range h.workers {
+				m.pids[role] = append(m.pids[role], w.PID)
+			}
+		}
+		for _, pid := range m.pids[role] {
+			resetPeak(pid)
+		}
+		m.before[role] = readAll(m.pids[role], role)
 	}
 	m.busy, m.own = busySeconds(), ownSeconds()
 	return m
@@ -64,7 +71,7 @@ type cpuLoad struct {
 func (m *meter) stop() cpuLoad {
 	l := cpuLoad{Seconds: time.Since(m.start).Seconds(), Bench: ownSeconds() - m.own}
 	for _, role := range m.roles {
-		after, before := read(m.pids[role], role), m.before[role]
+		after, before := readAll(m.pids[role], role), m.before[role]
 		after.CPU -= before.CPU
 		after.Children -= before.Children
 		l.Processes = append(l.Processes, after)
@@ -72,6 +79,16 @@ func (m *meter) stop() cpuLoad {
 	}
 	l.Strangers = max(0, busySeconds()-m.busy-l.Total-l.Bench)
 	return l
+}
+
+// readAll reads the processes of a role, as one.
+func readAll(pids []int, role devstack.Role) usage {
+	all := usage{Role: string(role)}
+	for _, pid := range pids {
+		u := read(pid, role)
+		all.CPU, all.Children, all.PeakMB = all.CPU+u.CPU, all.Children+u.Children, all.PeakMB+u.PeakMB
+	}
+	return all
 }
 
 // read reads one process. PostgreSQL has a process for each connection; they count as one: the peak
@@ -149,11 +166,12 @@ type host struct {
 	Cores    int    `json:"cores"`
 	Go       string `json:"go"`
 	Temporal string `json:"temporal_state"`
+	Workers  int    `json:"workers"`
 	Load     string `json:"load_before"`
 }
 
 func thisHost(o options) host {
-	h := host{Cores: runtime.NumCPU(), Go: runtime.Version(), Temporal: o.temporal}
+	h := host{Cores: runtime.NumCPU(), Go: runtime.Version(), Temporal: o.temporal, Workers: o.workers}
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return h

@@ -40,8 +40,9 @@ func hops() int { return 1 + pathLen*turns*2 + 4 }
 // goal returns the goal of runs with a latency, by which the scenario distinguishes them.
 func goal(latency time.Duration) string { return fmt.Sprintf("Bench with latency %s.", latency) }
 
-// scenario generates the scripted model's responses for each latency.
-func scenario(latencies []time.Duration) ([]byte, error) {
+// scenario generates the scripted model's responses for each latency. With commands, a step edits its file with a
+// command instead of a file tool.
+func scenario(latencies []time.Duration, commands bool) ([]byte, error) {
 	var rules []map[string]any
 	for _, l := range latencies {
 		rule := func(when, reply map[string]any) {
@@ -53,7 +54,7 @@ func scenario(latencies []time.Duration) ([]byte, error) {
 		}
 		rule(map[string]any{"agent": "planner"}, map[string]any{"json": plan()})
 		for _, id := range stepIDs() {
-			for turn, call := range calls(id) {
+			for turn, call := range calls(id, commands) {
 				rule(map[string]any{"agent": "builder", "step": id, "turn": turn + 1}, map[string]any{"tool_calls": []any{call}})
 			}
 		}
@@ -74,14 +75,18 @@ func plan() contract.Plan {
 }
 
 // calls returns the tool calls of a step, one for each turn.
-func calls(id string) []any {
+func calls(id string, commands bool) []any {
 	call := func(name string, arguments map[string]any) any {
 		return map[string]any{"name": name, "arguments": arguments}
 	}
 	file := "src/" + id + ".txt"
+	edit := call("edit_file", map[string]any{"path": file, "old_text": "made by", "new_text": "edited by"})
+	if commands {
+		edit = call("run_command", map[string]any{"command": "sed -i 's/made by/edited by/' " + file})
+	}
 	return []any{
 		call("create_file", map[string]any{"path": file, "content": "made by " + id + "\n" + strings.Repeat("a line\n", 20)}),
-		call("edit_file", map[string]any{"path": file, "old_text": "made by", "new_text": "edited by"}),
+		edit,
 		call("finish", map[string]any{"summary": "wrote " + file}),
 	}
 }

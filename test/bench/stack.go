@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/proc"
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/store/feed"
@@ -32,6 +33,7 @@ type benchStack struct {
 	keep         bool
 	options      devstack.Options
 	stack        *devstack.Stack
+	workers      []proc.ID // besides that of the stack
 	store        *store.Store
 	views        *views.Views
 	feed         *feed.Feed
@@ -58,6 +60,9 @@ func startStack(ctx context.Context, o options, say func(string, ...any)) (*benc
 	if h.stack, err = devstack.Up(ctx, h.options); err != nil {
 		return h, err
 	}
+	if err := h.addWorkers(ctx, o.workers-1); err != nil {
+		return h, err
+	}
 	return h, h.open(ctx)
 }
 
@@ -72,7 +77,7 @@ func (h *benchStack) prepare(ctx context.Context, o options) error {
 	if err := repository(ctx, h.repo); err != nil {
 		return err
 	}
-	text, err := scenario(append(o.latency, 0, restartLatency, crowdLatency))
+	text, err := scenario(append(o.latency, 0, restartLatency, crowdLatency), o.commands)
 	if err != nil {
 		return err
 	}
@@ -225,6 +230,9 @@ func (h *benchStack) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
 	defer func() { _ = h.model.close() }()
+	if err := h.stopWorkers(ctx); err != nil {
+		return fmt.Errorf("stop the additional workers: %w", err)
+	}
 	// A stack that failed to start completely leaves a state file that lists the processes that did
 	// start.
 	_, err := devstack.Down(ctx, h.options.DataDir)

@@ -80,7 +80,7 @@ func (h *benchStack) rest(ctx context.Context) (cpuLoad, error) {
 	if err := sleep(ctx, waitingSettle); err != nil {
 		return cpuLoad{}, err
 	}
-	m := startMeter(h.stack)
+	m := startMeter(h)
 	err := sleep(ctx, waitingTime)
 	return m.stop(), err
 }

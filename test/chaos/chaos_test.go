@@ -159,6 +159,10 @@ func TestKillingAnyProcessAtAnyMomentLosesRepeatsAndOverspendsNothing(t *testing
 // Undisturbed, they take about as long.
 const longest = 5 * time.Second
 
+// longestGap is the time from the restart of a killed worker to the next activity. All runs may have been in workflow
+// tasks, which another worker gets when they time out; the rest is for the start of the worker on a busy machine.
+const longestGap = contract.TaskTimeout + 2*time.Second
+
 type killer struct {
 	testing.TB
 	s    *harness.Stack
@@ -277,7 +281,7 @@ func report(t *testing.T, s *harness.Stack, trials []trial) {
 		fmt.Fprintf(w, "kill -9 %s\t%d\t%d\t%d\t%d\t%s\n", role, row.fired, row.midRun, row.runs, row.done, row.latency())
 		require.GreaterOrEqual(t, row.midRun, 2, "the %s was killed in mid-run", role)
 		if role == devstack.RoleWorker && len(row.next) > 0 {
-			require.Less(t, slices.Max(row.next), 3*time.Second, "after kill -9 of the worker the next activity starts within 3 s of its restart")
+			require.Less(t, slices.Max(row.next), longestGap, "after kill -9 of the worker the next activity starts soon after its restart")
 		}
 	}
 	_ = w.Flush()

@@ -617,7 +617,8 @@ func (w *strangerTests) toolsStay(t *testing.T, runs []*saying) {
 	require.NotEmpty(t, tools[benign.run]["builder"])
 	for _, s := range runs {
 		require.Equal(t, tools[benign.run], tools[s.run], s.name)
-		require.Equal(t, benign.verdicts, s.verdicts, s.name)
+		// A pushed commit is judged alone if the run looks at its branch before the comment is there.
+		require.Equal(t, slices.Compact(benign.verdicts), slices.Compact(s.verdicts), s.name)
 	}
 }
 

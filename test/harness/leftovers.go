@@ -111,7 +111,10 @@ func digestOf(tb testing.TB, dir string) string {
 }
 
 // Running reports whether a process with these arguments is running on this machine.
-func Running(args ...string) bool { return len(processes(args)) > 0 }
+func Running(args ...string) bool { return CountRunning(args...) > 0 }
+
+// CountRunning returns the number of processes with these arguments on this machine.
+func CountRunning(args ...string) int { return len(processes(args)) }
 
 // KillRunning kills the processes with these arguments, which must be those of the test alone, and
 // returns their number.

@@ -31,8 +31,8 @@ func Workflow(ctx workflow.Context, in contract.StepInput) (contract.StepResult,
 }
 
 // Loop is one agent loop: the model thinks, calls tools and sees the results, until it reports that it is done
-// or its budget is used up. A model call and its short tool calls are one activity, which makes further turns as
-// long as the loop has nothing to decide; each long tool call is another. The conversation stays in the database,
+// or its budget is used up. A model call and its tool calls are one activity, which makes further turns as long as
+// the loop has nothing to decide; what it leaves to the loop are activities of their own. The conversation stays in the database,
 // so the history holds only keys and decisions. LoopState is the part that survives a continue-as-new.
 type Loop struct {
 	contract.LoopState
@@ -264,15 +264,19 @@ func (l *Loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Fail
 		return contract.ThinkResult{}, failure
 	}
 	l.Turn++
+	further, most := l.furtherTurns(ctx), l.in.Settings.ModelTimeout+options.ModelWait
+	if further != nil {
+		most += l.toolTime()
+	}
 	var result contract.ThinkResult
-	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+options.ModelWait, contract.ActivityThink, contract.ThinkInput{
+	err := l.affinity.Execute(ctx, most, contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
 		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks, Planned: l.Planned && l.Turn == 1,
 		Answer: l.mustAnswer(),
 		Tools: &contract.TurnTools{
-			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, FinishApart: l.finishesApart(),
+			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, Long: further != nil, FinishApart: l.finishesApart(),
 		},
-		Further: l.furtherTurns(ctx),
+		Further: further,
 	}).Get(ctx, &result)
 	if err != nil {
 		return contract.ThinkResult{}, fault.Of(err)
@@ -281,8 +285,13 @@ func (l *Loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Fail
 	return result, nil
 }
 
-// furtherTurns returns the turns that may be made together with the next one. Repetitions are counted here,
-// so none are made together if the next one could be one too many.
+// toolTime is the time for a tool call that may take long.
+func (l *Loop) toolTime() time.Duration {
+	return l.in.Settings.CommandTimeout + l.in.Settings.SetupTimeout + options.SaveTime + options.CoreWait
+}
+
+// furtherTurns returns the turns that may be made together with the next one; nil: none, and its long tool calls
+// are left to the loop. Repetitions are counted here, so nothing more is done if the next one could be one too many.
 func (l *Loop) furtherTurns(ctx workflow.Context) *contract.FurtherTurns {
 	b := l.in.Settings.Budget
 	if b.LoopLimit > 0 {
@@ -457,7 +466,7 @@ func (l *Loop) callTool(ctx workflow.Context, call contract.ToolCallRef, why ref
 		Failed: why.failed, Undone: why.undone, Unanswered: why.unanswered,
 	}
 	ordinary := func() workflow.Future {
-		return l.affinity.Execute(ctx, l.in.Settings.CommandTimeout+l.in.Settings.SetupTimeout+options.SaveTime+options.CoreWait, contract.ActivityTool, args)
+		return l.affinity.Execute(ctx, l.toolTime(), contract.ActivityTool, args)
 	}
 	if call.Long || l.affinity.Worker != "" {
 		return ordinary()
