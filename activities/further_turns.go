@@ -30,13 +30,13 @@ func (a *Activities) turns(ctx context.Context, in contract.ThinkInput) (contrac
 		return contract.ThinkResult{}, err
 	}
 	chain := newTurnChain(in, most, time.Now().Add(a.Config.Worker.TurnsTime), scheduled(ctx))
-	first, err := a.oneTurn(ctx, in)
+	first, err := a.oneTurn(ctx, in, nil)
 	if err != nil {
 		return contract.ThinkResult{}, err
 	}
 	chain.add(first)
 	for chain.continues(time.Now()) && a.mayFollow(ctx, in.Execution.RunID) {
-		result, again := a.furtherTurn(ctx, chain.next)
+		result, again := a.furtherTurn(ctx, chain.next, chain.seen)
 		if result == nil {
 			first.Wait = again
 			break
@@ -82,7 +82,7 @@ func (a *Activities) turnsOf(ctx context.Context, in contract.ThinkInput) (int, 
 // mayFollow reports whether an agent's next turn may follow in the same activity: the worker is not stopping,
 // and nobody steers the run.
 func (a *Activities) mayFollow(ctx context.Context, run int64) bool {
-	if ends(ctx) {
+	if !mayBegin(ctx) {
 		return false
 	}
 	steered, err := a.Store.SteeredSince(ctx, run, activity.GetInfo(ctx).ScheduledTime.Add(-commandMargin))
@@ -92,11 +92,11 @@ func (a *Activities) mayFollow(ctx context.Context, run int64) bool {
 	return err == nil && !steered
 }
 
-// furtherTurn makes a turn after the first one of an activity. It returns nil if the turn must be made again,
+// furtherTurn makes a turn after the first one of an activity; seen are the fingerprints of the calls so far. It returns nil if the turn must be made again,
 // after the wait: by an activity of its own, because what was done before counts, even if that is stopped. A
 // final failure is that of the result.
-func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput) (_ *contract.ThinkResult, wait time.Duration) {
-	result, err := a.oneTurn(ctx, in)
+func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput, seen map[string]bool) (_ *contract.ThinkResult, wait time.Duration) {
+	result, err := a.oneTurn(ctx, in, seen)
 	if err == nil {
 		return &result, 0
 	}
@@ -148,7 +148,7 @@ func (c *turnChain) add(r contract.ThinkResult) {
 	for _, d := range r.Done {
 		out := d.Outcome
 		// The workflow counts forbidden actions, and calls that repeat themselves.
-		c.ended = c.ended || forbidden(out) || c.seen[out.Fingerprint]
+		c.ended = c.ended || d.Failure != nil || forbidden(out) || c.seen[out.Fingerprint]
 		c.seen[out.Fingerprint] = true
 	}
 	if left := c.next.Left; left != nil {

@@ -83,10 +83,20 @@ func TestTurnsFollowACallThatMayTakeLongIfItWasCarriedOut(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, turnsOf(readHello, "reply: {tool_calls: [{name: run_command, arguments: {command: \"true\"}}]}", listFiles, finishWork))
 	in := h.furtherTurns()
-	in.Tools.Long = true
+	in.Tools.Long = time.Second
 	out := h.think(in)
 	require.Len(t, out.Further, 3)
 	require.True(t, outcome(t, out.Further[0]).OK)
+}
+
+func TestALongCallIsLeftToTheWorkflowIfACallBeforeItRepeatsOneOfAnEarlierTurn(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, turnsOf(listFiles, "reply: {tool_calls: [{name: list_files, arguments: {}}, {name: run_command, arguments: {command: \"true\"}}]}", finishWork))
+	in := h.furtherTurns()
+	in.Tools.Long = time.Second
+	out := h.think(in)
+	require.Len(t, out.Further, 1)
+	require.Len(t, out.Further[0].Done, 1)
 }
 
 func TestNoTurnFollowsOnceAPersonSteersTheRun(t *testing.T) {

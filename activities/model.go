@@ -42,8 +42,9 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	return a.turns(ctx, in)
 }
 
-// oneTurn makes one model call of an agent and the tool calls that need no decision of its workflow.
-func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput) (contract.ThinkResult, error) {
+// oneTurn makes one model call of an agent and the tool calls that need no decision of its workflow; seen are the
+// fingerprints of the calls of earlier turns.
+func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, seen map[string]bool) (contract.ThinkResult, error) {
 	answer, err := a.turnOf(ctx, in)
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model sees the problem and may fix it; the workflow counts the attempts.
@@ -76,7 +77,7 @@ func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput) (contr
 		}
 	}
 	if out.Bad == "" && in.Tools != nil {
-		out.Done = a.callTools(ctx, in, out)
+		out.Done = a.callTools(ctx, in, out, seen)
 	}
 	return out, nil
 }

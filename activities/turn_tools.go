@@ -9,31 +9,33 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/notice"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/tool"
 )
 
-// shortCallsTime limits short tool calls that are carried out side by side with their model call. Those that
-// take longer are repeated on their own, with their own time limit.
+// shortCallsTime limits a group of short tool calls that is carried out with its model call. Those that take longer
+// are repeated on their own, with their own time limit.
 const shortCallsTime = 10 * time.Second
 
 // callTools carries out the tool calls of a turn in order, as far as that needs no decision of the workflow: up
-// to the first whose repository is not on this host, and, unless the activity has the time for them, up to the
-// first that may take long. Each result is stored under its call's key before the next one begins, so a repeated
-// activity finds those of an earlier attempt. A call that fails for a reason of the host's is left to the workflow
-// with those after it. So are all others once ctx ends, the worker stops or the run is paused, and long calls after
-// one that the workflow may end the step for.
-func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn contract.ThinkResult) []contract.DoneCall {
+// to the first whose repository is not on this host, and up to the first that may take long unless there is time for
+// it; see mayTakeLong. Each result is stored under its call's key before the next one begins, so a repeated activity
+// finds those of an earlier attempt. A call that fails for a reason of the host's is left to the workflow with those
+// after it. So are all others once ctx ends, the worker stops or the run is paused, and long calls after one that the
+// workflow may end the step for; seen are the fingerprints of the calls of earlier turns.
+func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn contract.ThinkResult, seen map[string]bool) []contract.DoneCall {
 	apart := turn.Finish && turn.Blocked == "" && in.Tools.FinishApart
 	at := in.Tools.Workspace
 	var done []contract.DoneCall
-	for calls := ownCalls(turn.Calls, apart, in.Tools.Long); len(calls) > 0; {
-		group := calls[:contract.SideBySide(calls)]
-		long := slices.ContainsFunc(group, func(c contract.ToolCallRef) bool { return c.Long })
-		if ends(ctx) || a.paused(ctx, in.Execution.RunID) || long && needDecision(done) {
+	for calls := ownCalls(turn.Calls, apart, in.Tools.Long > 0); len(calls) > 0; {
+		group := together(calls)
+		long := group[0].Long
+		if !mayBegin(ctx) || a.paused(ctx, in.Execution.RunID) || long && (needsDecision(done, seen) || !a.mayTakeLong(ctx, in, group[0])) {
 			break
 		}
-		outcomes, all := a.callTogether(ctx, in, at, group, long)
+		outcomes, all := a.callTogether(ctx, in, at, group)
 		done = append(done, outcomes...)
 		if !all {
 			break
@@ -43,16 +45,37 @@ func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn
 	return done
 }
 
-// ends reports whether an activity should begin nothing: it was cancelled, or its worker stops.
-func ends(ctx context.Context) bool {
+// together returns the first calls that are carried out side by side: all are short, or all may take long.
+func together(calls []contract.ToolCallRef) []contract.ToolCallRef {
+	group := calls[:contract.SideBySide(calls)]
+	if i := slices.IndexFunc(group, func(c contract.ToolCallRef) bool { return c.Long != group[0].Long }); i > 0 {
+		group = group[:i]
+	}
+	return group
+}
+
+// mayBegin reports whether an activity may begin more work: it was not cancelled, and its worker does not stop.
+func mayBegin(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
-		return true
-	case <-activity.GetWorkerStopChannel(ctx):
-		return true
-	default:
 		return false
+	case <-activity.GetWorkerStopChannel(ctx):
+		return false
+	default:
+		return true
 	}
+}
+
+// mayTakeLong reports whether a call that may take long can be carried out in this activity, because its result is
+// stored already, or because enough of the activity's time is left. An activity that is repeated begins none: if a
+// command takes its worker down, its own activity fails, and not one that has done other work before.
+func (a *Activities) mayTakeLong(ctx context.Context, in contract.ThinkInput, call contract.ToolCallRef) bool {
+	info := activity.GetInfo(ctx)
+	if info.Attempt == 1 {
+		return time.Until(info.Deadline) >= in.Tools.Long
+	}
+	_, _, err := a.Store.ToolResult(ctx, in.Execution.ID, in.Turn, call.Index)
+	return err == nil
 }
 
 // paused reports whether a run is paused, or whether that cannot be found out.
@@ -61,15 +84,16 @@ func (a *Activities) paused(ctx context.Context, run int64) bool {
 	return err != nil || status == contract.StatusPaused
 }
 
-// needDecision reports whether the workflow may end a step because of calls that were carried out: it counts
-// forbidden actions, and calls that repeat themselves.
-func needDecision(done []contract.DoneCall) bool {
-	seen := map[string]bool{}
+// needsDecision reports whether the workflow may end a step because of calls that were carried out: it counts
+// forbidden actions, and calls that repeat each other or those seen in earlier turns.
+func needsDecision(done []contract.DoneCall, seen map[string]bool) bool {
+	now := map[string]bool{}
 	for _, d := range done {
-		if forbidden(d.Outcome) || seen[d.Outcome.Fingerprint] {
+		call := d.Outcome.Fingerprint
+		if forbidden(d.Outcome) || seen[call] || now[call] {
 			return true
 		}
-		seen[d.Outcome.Fingerprint] = true
+		now[call] = true
 	}
 	return false
 }
@@ -94,10 +118,11 @@ func ownCalls(calls []contract.ToolCallRef, finishApart, long bool) []contract.T
 	return own
 }
 
-// callTogether carries out calls that do not depend on each other; long: one of them may take long. It returns the
-// outcomes of those before the first that could not be carried out, and whether that was all of them.
-func (a *Activities) callTogether(ctx context.Context, in contract.ThinkInput, at contract.Workspace, calls []contract.ToolCallRef, long bool) (done []contract.DoneCall, all bool) {
-	if long {
+// callTogether carries out calls that do not depend on each other. It returns the outcomes of those before the first
+// that could not be carried out, and whether that was all of them. If that one may take long and must not be repeated,
+// its failure is returned, too.
+func (a *Activities) callTogether(ctx context.Context, in contract.ThinkInput, at contract.Workspace, calls []contract.ToolCallRef) (done []contract.DoneCall, all bool) {
+	if calls[0].Long {
 		notice.Does(ctx, contract.ActivityTool)
 		defer notice.Does(ctx, contract.ActivityThink)
 	} else {
@@ -116,13 +141,28 @@ func (a *Activities) callTogether(ctx context.Context, in contract.ThinkInput, a
 	}
 	running.Wait()
 	for i, c := range calls {
-		if errs[i] != nil || outcomes[i].Cold {
-			if errs[i] != nil && ctx.Err() == nil {
-				a.Log.WarnContext(ctx, "Could not carry out a tool call with its model call", "execution", in.Execution.ID, "turn", in.Turn, "tool", c.Tool, "error", errs[i])
+		switch {
+		case errs[i] != nil && ctx.Err() == nil:
+			if failure := a.failedCall(ctx, in, c, errs[i]); failure != nil {
+				done = append(done, contract.DoneCall{Index: c.Index, Failure: failure})
 			}
+			return done, false
+		case errs[i] != nil || outcomes[i].Cold:
 			return done, false
 		}
 		done = append(done, contract.DoneCall{Index: c.Index, Outcome: outcomes[i]})
 	}
 	return done, true
+}
+
+// failedCall reports that a call could not be carried out. It returns the failure if the call may take long and must
+// not be repeated; others are left to the workflow, which repeats them once more than an activity of their own.
+func (a *Activities) failedCall(ctx context.Context, in contract.ThinkInput, call contract.ToolCallRef, err error) *contract.Failure {
+	typed := temporal.Reported(err, temporal.Identity())
+	a.Log.WarnContext(ctx, "Could not carry out a tool call with its model call", "run", in.Execution.RunID, "execution", in.Execution.ID,
+		"turn", in.Turn, "tool", call.Tool, "class", typed.Class, "code", typed.Code, "error", err)
+	if _, again := typed.RetryDelay(1); again || !call.Long {
+		return nil
+	}
+	return fault.Of(typed)
 }

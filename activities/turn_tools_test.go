@@ -3,11 +3,14 @@ package activities_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // shortTurn lets a builder look at two files and create one, then run a command and list files.
@@ -15,9 +18,8 @@ const shortTurn = "\n  - when: {agent: builder}\n    reply: {tool_calls: [" +
 	"{name: read_file, arguments: {path: hello.txt}}, {name: list_files, arguments: {}}, {name: create_file, arguments: {path: new.txt, content: \"new\\n\"}}, " +
 	"{name: run_command, arguments: {command: \"true\"}}, {name: list_files, arguments: {}}]}\n"
 
-// firstTurn makes a builder's first turn twice, and returns its result; long: the activity has the time for calls
-// that may take long.
-func (h *fixture) firstTurn(long bool) contract.ThinkResult {
+// firstTurn makes a builder's first turn twice, and returns its result; long is the time of calls that may take long.
+func (h *fixture) firstTurn(long time.Duration) contract.ThinkResult {
 	h.t.Helper()
 	e, ws := h.openStep()
 	in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice, Tools: &contract.TurnTools{
@@ -36,7 +38,7 @@ func (h *fixture) firstTurn(long bool) contract.ThinkResult {
 func TestATurnCarriesOutItsCallsUpToTheFirstLongOne(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, shortTurn)
-	out := h.firstTurn(false)
+	out := h.firstTurn(0)
 	require.Len(t, out.Calls, 5)
 	require.Len(t, out.Done, 3)
 	require.NotEqual(t, out.Done[1].Outcome.Workspace.Tree, out.Done[2].Outcome.Workspace.Tree, "the file was created")
@@ -50,13 +52,13 @@ func TestATurnCarriesOutNoCallWhileItsRunIsPaused(t *testing.T) {
 	defer func() { require.NoError(t, db.Close(context.WithoutCancel(t.Context()))) }()
 	_, err = db.Exec(t.Context(), "UPDATE orchestrator_runs SET status = 'paused' WHERE id = $1", h.run.ID)
 	require.NoError(t, err)
-	require.Empty(t, h.firstTurn(false).Done)
+	require.Empty(t, h.firstTurn(0).Done)
 }
 
 func TestATurnWithTheTimeForLongCallsCarriesOutAll(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, shortTurn)
-	out := h.firstTurn(true)
+	out := h.firstTurn(time.Second)
 	require.Len(t, out.Done, 5)
 	require.Equal(t, out.Done[2].Outcome.Workspace, out.Done[4].Outcome.Workspace, "the command changed nothing")
 }
@@ -67,13 +69,39 @@ func TestALongCallIsLeftToTheWorkflowIfTheCallsBeforeItMayEndTheStep(t *testing.
 		"a path outside of the workspace": "{name: read_file, arguments: {path: ../secret}}",
 		"a call that repeats itself":      "{name: list_files, arguments: {}}, {name: list_files, arguments: {}}",
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := newFixture(t, "\n  - when: {agent: builder}\n    reply: {tool_calls: ["+before+", {name: run_command, arguments: {command: \"true\"}}]}\n")
-			out := h.firstTurn(true)
-			require.Len(t, out.Done, len(out.Calls)-1)
-		})
+		for _, long := range []string{"{name: run_command, arguments: {command: \"true\"}}", "{name: check, arguments: {name: x}}"} {
+			t.Run(name+", "+long, func(t *testing.T) {
+				t.Parallel()
+				h := newFixture(t, "\n  - when: {agent: builder}\n    reply: {tool_calls: ["+before+", "+long+"]}\n")
+				out := h.firstTurn(time.Second)
+				require.Len(t, out.Done, len(out.Calls)-1)
+			})
+		}
 	}
+}
+
+func TestALongCallIsLeftToTheWorkflowIfItCouldTakeMoreTimeThanIsLeft(t *testing.T) {
+	t.Parallel()
+	require.Len(t, newFixture(t, shortTurn).firstTurn(1000*time.Hour).Done, 3)
+}
+
+func TestALongCallThatMustNotBeRepeatedFailsTheTurn(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, shortTurn)
+	h.Sandbox = refusing{}
+	e, ws := h.openStep()
+	out := h.think(contract.ThinkInput{Execution: e, Turn: 1, Model: choice, Tools: &contract.TurnTools{
+		Workspace: ws, From: ws, Timeout: h.Config.Execution.CommandTimeout, Long: time.Second,
+	}})
+	require.Len(t, out.Done, 4)
+	require.Equal(t, contract.ClassConfig, out.Done[3].Failure.Class)
+}
+
+// refusing is a runner that cannot isolate any command.
+type refusing struct{ sandbox.Runner }
+
+func (refusing) Run(context.Context, sandbox.Command) (sandbox.Result, error) {
+	return sandbox.Result{}, fault.New(contract.ClassConfig, contract.CodeIsolation, "there are no namespaces")
 }
 
 func TestAStoppingWorkerLeavesTheCallsOfATurnToOthers(t *testing.T) {
@@ -82,5 +110,5 @@ func TestAStoppingWorkerLeavesTheCallsOfATurnToOthers(t *testing.T) {
 	stops := make(chan struct{})
 	h.env.SetWorkerStopChannel(stops)
 	h.onServed = func() { close(stops) }
-	require.Empty(t, h.firstTurn(true).Done)
+	require.Empty(t, h.firstTurn(time.Second).Done)
 }

@@ -246,8 +246,8 @@ type TurnTools struct {
 	Workspace Workspace     `json:"workspace"`
 	From      Workspace     `json:"from"` // where the agent began, slim
 	Timeout   time.Duration `json:"timeout"`
-	// Long reports that the activity has the time for calls that may take long: then a turn is one activity.
-	Long bool `json:"long,omitempty"`
+	// Long is the time that a call which may take long needs at most; 0: such calls are left to the workflow.
+	Long time.Duration `json:"long,omitempty"`
 	// FinishApart leaves a call that finishes the work to the workflow, which runs checks before.
 	FinishApart bool `json:"finish_apart,omitempty"`
 }
@@ -312,6 +312,7 @@ type ThinkResult struct {
 type DoneCall struct {
 	Index   int         `json:"index"` // of the call in the turn
 	Outcome ToolOutcome `json:"outcome"`
+	Failure *Failure    `json:"failure,omitempty"` // final: the call could not be carried out, and has no outcome
 }
 
 // ToolCallRef identifies one tool call of a turn. Arguments stay in the transcript.

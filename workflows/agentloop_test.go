@@ -241,7 +241,7 @@ func TestNoTurnsAreMadeTogetherOnceOneMoreRepetitionWouldEndTheStep(t *testing.T
 	var together []bool
 	w.onThink = func(in contract.ThinkInput) {
 		together = append(together, in.Further != nil)
-		require.Equal(t, in.Further != nil, in.Tools.Long, "its long calls are counted before the next one, too")
+		require.Equal(t, in.Further != nil, in.Tools.Long > 0, "its long calls are counted before the next one, too")
 	}
 	require.Equal(t, contract.CodeLoop, w.orchestrate(t).Failure.Code)
 	require.Equal(t, []bool{true, true, true, true, false}, together)

@@ -213,6 +213,8 @@ func TestHeartbeatsReportWhatAgentsWorkOn(t *testing.T) {
 	ended := begin("run-42", contract.QueueBuilder, contract.ActivityThink, think)
 	notices.Does(contract.ActivityTool)
 	notices.Waits(true)
+	notices.Waits(true)
+	notices.Waits(false) // the other one still does
 	c.await(t, "builder", func(a views.Agent) bool {
 		return len(a.Work) == 1 && a.Work[0].Activity == contract.ActivityTool && a.Work[0].Waits
 	})

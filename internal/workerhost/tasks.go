@@ -37,7 +37,7 @@ type roleTasks struct {
 // recorded to do. ActivityRecord is not recorded: it is short, and part of all work.
 func (t *tasks) begin(info activity.Info, args []any) (end func(error), notices notice.Receiver) {
 	if t == nil || info.ActivityType.Name == contract.ActivityRecord {
-		return func(error) {}, notice.Receiver{Waits: func(bool) {}, Does: func(string) {}}
+		return func(error) {}, notice.Receiver{}
 	}
 	role, now := roleOf(info, args)
 	t.mu.Lock()
@@ -53,6 +53,7 @@ func (t *tasks) begin(info activity.Info, args []any) (end func(error), notices 
 	t.next++
 	id := t.next
 	r.under[id] = now
+	waiting := 0
 	change := func(how func()) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -62,8 +63,15 @@ func (t *tasks) begin(info activity.Info, args []any) (end func(error), notices 
 		}
 	}
 	notices = notice.Receiver{
-		Waits: func(waits bool) { change(func() { now.Waits = waits }) },
-		Does:  func(activity string) { change(func() { now.Activity, now.Since = activity, time.Now() }) },
+		Waits: func(begins bool) {
+			change(func() {
+				if waiting--; begins {
+					waiting += 2
+				}
+				now.Waits = waiting > 0
+			})
+		},
+		Does: func(activity string) { change(func() { now.Activity, now.Since = activity, time.Now() }) },
 	}
 	end = func(err error) {
 		t.mu.Lock()

@@ -140,6 +140,9 @@ func parse(args []string, errs io.Writer) (options, error) {
 			return o, fmt.Errorf("-only: unknown section %q; the sections are %s", s, strings.Join(known, ", "))
 		}
 	}
+	if o.workers > 1 && slices.Contains(o.sections, sectionRestart) {
+		return o, fmt.Errorf("-workers: the section %s needs a single worker, whose work nobody takes over", sectionRestart)
+	}
 	if only == sectionCoverage && len(o.repositories) == 0 {
 		return o, errors.New("-only coverage: name repositories with -repository")
 	}

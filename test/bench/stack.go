@@ -230,16 +230,14 @@ func (h *benchStack) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
 	defer func() { _ = h.model.close() }()
-	if err := h.stopWorkers(ctx); err != nil {
-		return fmt.Errorf("stop the additional workers: %w", err)
-	}
+	stopped := h.stopWorkers(ctx)
 	// A stack that failed to start completely leaves a state file that lists the processes that did
 	// start.
 	_, err := devstack.Down(ctx, h.options.DataDir)
 	if errors.Is(err, devstack.ErrNoStack) {
 		err = nil
 	}
-	if err != nil {
+	if err = errors.Join(stopped, err); err != nil {
 		return fmt.Errorf("stop the stack in %s: %w", h.options.DataDir, err)
 	}
 	return os.RemoveAll(h.dir)

@@ -264,19 +264,19 @@ func (l *Loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Fail
 		return contract.ThinkResult{}, failure
 	}
 	l.Turn++
-	further, most := l.furtherTurns(ctx), l.in.Settings.ModelTimeout+options.ModelWait
-	if further != nil {
-		most += l.toolTime()
+	var long time.Duration
+	if !l.mayLoop() {
+		long = l.toolTime()
 	}
 	var result contract.ThinkResult
-	err := l.affinity.Execute(ctx, most, contract.ActivityThink, contract.ThinkInput{
+	err := l.affinity.Execute(ctx, l.in.Settings.ModelTimeout+options.ModelWait+long, contract.ActivityThink, contract.ThinkInput{
 		Execution: l.Execution, Turn: l.Turn, Model: l.Model, Budget: l.in.Settings.RunBudget, Timeout: l.in.Settings.ModelTimeout,
 		Schema: l.in.Lessons.Schema, Left: l.budgetLeft(), Fallbacks: l.in.Settings.Fallbacks, Planned: l.Planned && l.Turn == 1,
 		Answer: l.mustAnswer(),
 		Tools: &contract.TurnTools{
-			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, Long: further != nil, FinishApart: l.finishesApart(),
+			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, Long: long, FinishApart: l.finishesApart(),
 		},
-		Further: further,
+		Further: l.furtherTurns(ctx),
 	}).Get(ctx, &result)
 	if err != nil {
 		return contract.ThinkResult{}, fault.Of(err)
@@ -290,18 +290,22 @@ func (l *Loop) toolTime() time.Duration {
 	return l.in.Settings.CommandTimeout + l.in.Settings.SetupTimeout + options.SaveTime + options.CoreWait
 }
 
-// furtherTurns returns the turns that may be made together with the next one; nil: none, and its long tool calls
-// are left to the loop. Repetitions are counted here, so nothing more is done if the next one could be one too many.
+// mayLoop reports whether one more repetition of a call would end the step. Repetitions are counted here, so nothing
+// is done in an activity that could follow the last one.
+func (l *Loop) mayLoop() bool {
+	limit := l.in.Settings.Budget.LoopLimit
+	most := 0
+	for _, fingerprint := range workflow.DeterministicKeys(l.Repeats) {
+		most = max(most, l.Repeats[fingerprint])
+	}
+	return limit > 0 && most+1 >= limit
+}
+
+// furtherTurns returns the turns that may be made together with the next one; nil: none.
 func (l *Loop) furtherTurns(ctx workflow.Context) *contract.FurtherTurns {
 	b := l.in.Settings.Budget
-	if b.LoopLimit > 0 {
-		most := 0
-		for _, fingerprint := range workflow.DeterministicKeys(l.Repeats) {
-			most = max(most, l.Repeats[fingerprint])
-		}
-		if most+1 >= b.LoopLimit {
-			return nil
-		}
+	if l.mayLoop() {
+		return nil
 	}
 	further := contract.FurtherTurns{Turns: contract.MaxFurtherTurns}
 	if b.Turns > 0 {
@@ -432,6 +436,9 @@ func (l *Loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall
 	for _, d := range done {
 		if len(calls) == 0 || calls[0].Index != d.Index {
 			break
+		}
+		if d.Failure != nil {
+			return nil, d.Failure
 		}
 		if failure := l.recordOutcome(calls[0], d.Outcome); failure != nil {
 			return nil, failure
