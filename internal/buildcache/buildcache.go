@@ -37,6 +37,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rocketgpt/orchestrator/internal/dirlock"
+	"github.com/rocketgpt/orchestrator/internal/ext4"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
@@ -66,7 +67,12 @@ func (s Store) Open(repo string, run int64, use string) (*Cache, error) {
 		return nil, err
 	}
 	c := &Cache{}
-	of := filepath.Join(root, "runs", strconv.FormatInt(run, 10))
+	runs := filepath.Join(root, "runs")
+	if err := os.MkdirAll(runs, 0o700); err != nil {
+		return nil, fmt.Errorf("build cache: %w", err)
+	}
+	ext4.SpreadSubdirectories(runs) // they are created and removed by each run
+	of := filepath.Join(runs, strconv.FormatInt(run, 10))
 	base := filepath.Join(root, "repos", repoName(repo))
 	for _, dir := range []string{of, base} {
 		entry, err := hold(dir)

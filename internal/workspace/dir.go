@@ -130,7 +130,10 @@ func (m *Manager) attach(ctx context.Context, ws contract.Workspace, key string)
 	return &Dir{m: m, repo: repo, root: filepath.Join(m.dirsRoot(), name), ws: ws, baseTree: baseTree, use: use}, nil
 }
 
-func (m *Manager) dirsRoot() string { return filepath.Join(m.options.CacheDir, "dirs") }
+// dirsName is the name of the directory with the workspace directories.
+const dirsName = "dirs"
+
+func (m *Manager) dirsRoot() string { return filepath.Join(m.options.CacheDir, dirsName) }
 
 // Path returns the work tree's absolute path, free of symbolic links.
 func (d *Dir) Path() string { return filepath.Join(d.root, "work") }

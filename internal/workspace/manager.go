@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/ext4"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
@@ -111,9 +112,14 @@ func New(options Options) (*Manager, error) {
 		// The sandbox mounts work trees and refuses paths with symbolic links.
 		dir, err = filepath.EvalSymlinks(dir)
 	}
+	if err == nil {
+		ext4.SpreadSubdirectories(dir)
+		err = os.MkdirAll(filepath.Join(dir, dirsName), 0o755)
+	}
 	if err != nil {
 		return nil, wrapf(err, "cannot use the cache directory %s", options.CacheDir)
 	}
+	ext4.SpreadSubdirectories(filepath.Join(dir, dirsName)) // they are created and removed by each run
 	options.CacheDir = dir
 	setDefault(&options.MaxFileBytes, DefaultMaxFileBytes)
 	setDefault(&options.MaxChangedFiles, DefaultMaxChangedFiles)

@@ -1,0 +1,4 @@
+package ext4
+
+// WithoutJournal is withoutJournal, for tests.
+var WithoutJournal = withoutJournal
