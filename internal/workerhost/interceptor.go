@@ -147,4 +147,4 @@ func sendHeartbeats(ctx context.Context, info activity.Info, before answers) fun
 }
 
 // beatsPerTimeout is the number of heartbeats that an activity sends per heartbeat timeout.
-const beatsPerTimeout = 4
+const beatsPerTimeout = 3
