@@ -92,9 +92,9 @@ func (a *Activities) mayFollow(ctx context.Context, run int64) bool {
 	return err == nil && !steered
 }
 
-// furtherTurn makes a turn after the first one of an activity; seen are the fingerprints of the calls so far. It returns nil if the turn must be made again,
-// after the wait: by an activity of its own, because what was done before counts, even if that is stopped. A
-// final failure is that of the result.
+// furtherTurn makes a turn after the first one of an activity; seen are the fingerprints of the calls so far. It
+// returns nil if the turn must be made again, after the wait: by an activity of its own, because what was done before
+// counts, even if that is stopped. A final failure is that of the result.
 func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput, seen map[string]bool) (_ *contract.ThinkResult, wait time.Duration) {
 	result, err := a.oneTurn(ctx, in, seen)
 	if err == nil {

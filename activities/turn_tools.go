@@ -32,7 +32,7 @@ func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn
 	for calls := ownCalls(turn.Calls, apart, in.Tools.Long > 0); len(calls) > 0; {
 		group := together(calls)
 		long := group[0].Long
-		if !mayBegin(ctx) || a.paused(ctx, in.Execution.RunID) || long && (needsDecision(done, seen) || !a.mayTakeLong(ctx, in, group[0])) {
+		if !mayBegin(ctx) || a.paused(ctx, in.Execution.RunID) || long && (needsDecision(done, seen) || !a.mayTakeLong(ctx, in, group)) {
 			break
 		}
 		outcomes, all := a.callTogether(ctx, in, at, group)
@@ -66,16 +66,20 @@ func mayBegin(ctx context.Context) bool {
 	}
 }
 
-// mayTakeLong reports whether a call that may take long can be carried out in this activity, because its result is
-// stored already, or because enough of the activity's time is left. An activity that is repeated begins none: if a
-// command takes its worker down, its own activity fails, and not one that has done other work before.
-func (a *Activities) mayTakeLong(ctx context.Context, in contract.ThinkInput, call contract.ToolCallRef) bool {
+// mayTakeLong reports whether calls that may take long can be carried out in this activity, because their results are
+// stored already, or because enough of the activity's time is left. A repeated activity begins none: if a command
+// takes its worker down, its own activity fails, and not one that has done other work before.
+func (a *Activities) mayTakeLong(ctx context.Context, in contract.ThinkInput, calls []contract.ToolCallRef) bool {
 	info := activity.GetInfo(ctx)
 	if info.Attempt == 1 {
 		return time.Until(info.Deadline) >= in.Tools.Long
 	}
-	_, _, err := a.Store.ToolResult(ctx, in.Execution.ID, in.Turn, call.Index)
-	return err == nil
+	for _, c := range calls {
+		if _, _, err := a.Store.ToolResult(ctx, in.Execution.ID, in.Turn, c.Index); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // paused reports whether a run is paused, or whether that cannot be found out.

@@ -101,7 +101,7 @@ func TestALongCallThatMustNotBeRepeatedFailsTheTurn(t *testing.T) {
 type refusing struct{ sandbox.Runner }
 
 func (refusing) Run(context.Context, sandbox.Command) (sandbox.Result, error) {
-	return sandbox.Result{}, fault.New(contract.ClassConfig, contract.CodeIsolation, "there are no namespaces")
+	return sandbox.Result{}, fault.New(contract.ClassConfig, contract.CodeIsolation, "bubblewrap cannot create namespaces on this host")
 }
 
 func TestAStoppingWorkerLeavesTheCallsOfATurnToOthers(t *testing.T) {

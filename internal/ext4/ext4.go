@@ -19,8 +19,8 @@ const topDirectory = 0x20000
 // whenever it creates a file in their group: where whole trees come and go in few groups, that takes most of the time
 // for creating files. With a journal, it reuses them at once, and directories stay close to each other.
 //
-// It is a hint without any other effect, so there is no error: other file systems have no such hint, sysfs may not be
-// mounted, and the owner of the directory may be another user.
+// Only the placement of files depends on it, so failures are ignored: on another file system, without sysfs, or if
+// another user owns the directory, everything stays where it would have been.
 func SpreadSubdirectories(dir string) {
 	file, err := os.Open(dir) //nolint:gosec // a directory of this program's own
 	if err != nil {

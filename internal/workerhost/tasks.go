@@ -65,8 +65,10 @@ func (t *tasks) begin(info activity.Info, args []any) (end func(error), notices 
 	notices = notice.Receiver{
 		Waits: func(begins bool) {
 			change(func() {
-				if waiting--; begins {
-					waiting += 2
+				if begins {
+					waiting++
+				} else {
+					waiting--
 				}
 				now.Waits = waiting > 0
 			})

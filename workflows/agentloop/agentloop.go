@@ -290,8 +290,8 @@ func (l *Loop) toolTime() time.Duration {
 	return l.in.Settings.CommandTimeout + l.in.Settings.SetupTimeout + options.SaveTime + options.CoreWait
 }
 
-// mayLoop reports whether one more repetition of a call would end the step. Repetitions are counted here, so nothing
-// is done in an activity that could follow the last one.
+// mayLoop reports whether one more repetition of a call would end the step. Only the loop counts repetitions, so an
+// activity must not continue after a call that could be the last one.
 func (l *Loop) mayLoop() bool {
 	limit := l.in.Settings.Budget.LoopLimit
 	most := 0
