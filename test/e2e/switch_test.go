@@ -119,13 +119,18 @@ verification: {baseline: "off"}
 // switches come before their ends. No other process sleeps exactly as long.
 func endlessly() string { return fmt.Sprintf("300.%d", os.Getpid()) }
 
-// endCommands ends the commands that were begun again after the worker's death, until no run has any.
+// endCommands ends the commands that were begun again after the worker's death, until all runs have ended.
 func (w *switchTests) endCommands(t *testing.T) {
 	t.Helper()
-	ended := 0
-	harness.Await(t, "the commands to be ended", longest, func() (bool, string) {
-		ended += harness.KillRunning("sleep", endlessly())
-		return ended >= len(w.runs), fmt.Sprint(ended)
+	db := w.Store(t)
+	harness.Await(t, "the commands to be ended, and with them the runs", longest, func() (bool, string) {
+		harness.KillRunning("sleep", endlessly())
+		for _, id := range w.runs {
+			if run, err := db.Run(t.Context(), id); err != nil || !run.Status.Terminal() {
+				return false, fmt.Sprintf("run %d is %s", id, run.Status)
+			}
+		}
+		return true, ""
 	})
 }
 
