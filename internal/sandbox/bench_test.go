@@ -6,29 +6,62 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
-// BenchmarkRunTrue measures what a sandbox costs over the bare command.
+// BenchmarkRunTrue measures what a sandbox costs over the bare command: wall time, and the CPU time
+// of this process and its children, also if this process has as much memory as a busy worker.
 func BenchmarkRunTrue(b *testing.B) {
 	b.Run("plain", func(b *testing.B) {
-		for b.Loop() {
-			require.NoError(b, exec.Command("true").Run())
-		}
+		reportCPU(b, func() { require.NoError(b, exec.Command("true").Run()) })
 	})
-	b.Run("sandbox", func(b *testing.B) {
-		p, err := runner()
-		require.NoError(b, err)
-		root := b.TempDir()
-		for b.Loop() {
-			res, err := p.Run(b.Context(), Command{Root: root, Args: []string{"true"}})
-			require.NoError(b, err)
-			require.True(b, res.OK())
+	p, err := runner()
+	require.NoError(b, err)
+	root := b.TempDir()
+	equipped, err := NewProcess(Options{Toolchains: DetectToolchains()})
+	require.NoError(b, err)
+	sandboxed := func(p *Process) func(b *testing.B) {
+		return func(b *testing.B) {
+			reportCPU(b, func() {
+				res, err := p.Run(b.Context(), Command{Root: root, Args: []string{"true"}})
+				require.NoError(b, err)
+				require.True(b, res.OK())
+			})
 		}
-	})
+	}
+	b.Run("sandbox", sandboxed(p))
+	b.Run("sandbox with toolchains", sandboxed(equipped))
+	memory := bytes.Repeat([]byte("x"), benchWorkerBytes)
+	b.Run("sandbox of a large worker", sandboxed(p))
+	runtime.KeepAlive(memory)
+}
+
+// benchWorkerBytes is the memory of a busy worker.
+const benchWorkerBytes = 256 << 20
+
+// reportCPU repeats a call and reports the CPU time of each.
+func reportCPU(b *testing.B, call func()) {
+	before := cpuTime(b)
+	for b.Loop() {
+		call()
+	}
+	b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N)/float64(time.Millisecond), "cpu-ms/op")
+}
+
+// cpuTime returns the CPU time of this process and of its children that have ended.
+func cpuTime(b *testing.B) time.Duration {
+	var sum time.Duration
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var usage unix.Rusage
+		require.NoError(b, unix.Getrusage(who, &usage))
+		sum += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	return sum
 }
 
 // A node_modules of usual size.

@@ -38,6 +38,13 @@ func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
 	}
 	s.findInit = func() (int, error) { return readChildPID(info.read) }
 	args = append(args, "--info-fd", strconv.Itoa(info.childFD))
+	if s.mapped != nil && s.overlays == nil {
+		block, err := s.mapUsers()
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--unshare-user", "--userns-block-fd", strconv.Itoa(block))
+	}
 
 	// Arguments are passed in a file: the command line of a process is readable by
 	// every user of the host.
@@ -46,8 +53,8 @@ func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	command := []string{bwrap, "--args", strconv.Itoa(argsFile), "--", helperPath, helperArg, stageInit}
-	if s.mapped != nil || s.overlays != nil {
-		return withPreparedMounts(s, command, mounts), nil
+	if s.overlays != nil {
+		return withOverlays(s, command, mounts), nil
 	}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
@@ -58,11 +65,13 @@ func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// withPreparedMounts starts bwrap in a user and mount namespace in which the prepared mounts cover
-// their source paths.
-func withPreparedMounts(s *session, command []string, mounts []mount) *exec.Cmd {
+// withOverlays starts bwrap in a user and mount namespace in which overlays and mapped mounts cover
+// their source paths. For that, Go copies the page tables of the whole worker, which takes the
+// longer, the more memory that has.
+func withOverlays(s *session, command []string, mounts []mount) *exec.Cmd {
 	for _, m := range mounts {
-		if m.FD != 0 {
+		if file := s.mapped[m.Source]; file != nil {
+			m.FD = s.pass(file)
 			s.config.Mounts = append(s.config.Mounts, m)
 		}
 	}
@@ -100,8 +109,8 @@ func namespaceArgs(s *session) []string {
 		"--as-pid-1", "--new-session",
 	}
 	if s.mapped != nil {
-		// Inside the namespace of withPreparedMounts, the helper needs these capabilities to become
-		// the user of the command.
+		// The helper needs these capabilities to become the user of the command. The user namespace
+		// is that of withOverlays or has the mappings of mapUsers.
 		return append(args, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_CHOWN")
 	}
 	return append(args, "--unshare-user", "--uid", strconv.Itoa(uid), "--gid", strconv.Itoa(uid))
@@ -123,7 +132,7 @@ const emptyBytes = 1 << 20
 func mountArgs(s *session, m mount) ([]string, error) {
 	size := strconv.FormatInt(m.Bytes, 10)
 	switch m.Kind {
-	case mountReadOnly:
+	case mountReadOnly, mountPrepared:
 		return []string{"--ro-bind", m.Source, m.Target}, nil
 	case mountWritable:
 		return []string{"--bind", m.Source, m.Target}, nil
@@ -146,12 +155,6 @@ func mountArgs(s *session, m mount) ([]string, error) {
 	case mountOver:
 		fd, err := s.memory("file", m.Data)
 		return []string{"--perms", "0444", "--ro-bind-data", strconv.Itoa(fd), m.Target}, err
-	case mountCopy:
-		data, err := os.ReadFile(m.Source)
-		if err != nil {
-			return nil, fmt.Errorf("sandbox: %w", err)
-		}
-		return fileArgs(s, m.Target, "0444", data)
 	}
 	return nil, fmt.Errorf("sandbox: unknown mount %q", m.Kind)
 }

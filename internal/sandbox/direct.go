@@ -50,10 +50,8 @@ func direct(s *session) (*exec.Cmd, error) {
 // onHost replaces sandbox paths in the environment with host paths, the only paths that exist here.
 func onHost(env []string, s *session) []string {
 	places := map[string]string{}
-	for _, m := range extraMounts(s.command, s.toolchains) {
-		if m.Source != "" && m.Source != m.Target {
-			places[m.Target] = m.Source
-		}
+	for _, m := range movedPaths(s.command, s.toolchains) {
+		places[m.Target] = m.Source
 	}
 	// Longest first, because one path may be inside another.
 	inside := slices.SortedFunc(maps.Keys(places), func(a, b string) int { return len(b) - len(a) })

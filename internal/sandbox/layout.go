@@ -18,20 +18,20 @@ type mount struct {
 	Target string // path in the sandbox
 	Bytes  int64  // size of a tmpfs
 	Data   []byte // content of a file
-	FD     int    // descriptor of a prepared mount to use instead of Source
+	FD     int    // for stageAttach: descriptor of a mapped mount to use instead of Source
 }
 
 type mountKind string
 
 const (
 	mountReadOnly mountKind = "ro"      // host path, read-only
+	mountPrepared mountKind = "shared"  // the same for a directory that this package has prepared
 	mountWritable mountKind = "rw"      // host path, writable
 	mountScratch  mountKind = "tmpfs"   // empty directory in memory
 	mountSymlink  mountKind = "symlink" // symbolic link
 	mountFile     mountKind = "file"    // small file with given content
 	mountProgram  mountKind = "program" // the same, executable
 	mountOver     mountKind = "over"    // small file with given content, replacing an existing one
-	mountCopy     mountKind = "copy"    // copy of a small host file
 	mountProc     mountKind = "proc"    // /proc of the sandbox's own processes
 	mountDev      mountKind = "dev"     // minimal /dev
 	mountEmpty    mountKind = "empty"   // empty directory that hides the existing one, closed by mountSeal
@@ -57,23 +57,20 @@ var (
 	}
 )
 
-// etcFileBytes limits the size of a file of /etc. Files are copied because each additional mount
-// would take longer than all copies together.
+// etcFileBytes limits the size of a file of /etc.
 const etcFileBytes = 1 << 20
 
 // layout lists the mounts for a command in the order in which they are created.
 func layout(s *session) ([]mount, error) {
 	c, scratch := s.command, s.command.Limits.scratch()
-	mounts := systemMounts()
-	mounts = append(mounts, identityFiles()...)
-	mounts = append(mounts,
-		mount{Kind: mountProc, Target: "/proc"},
-		mount{Kind: mountDev, Target: "/dev", Bytes: scratch},
+	mounts := slices.Concat(s.system, []mount{
+		{Kind: mountProc, Target: "/proc"},
+		{Kind: mountDev, Target: "/dev", Bytes: scratch},
 		directory(c.Tmp, tmp, scratch),
 		directory(c.Home, Home, scratch),
-		mount{Kind: mountSymlink, Source: tmp, Target: "/var/tmp"},
-		mount{Kind: mountReadOnly, Source: s.executable, Target: helperPath},
-	)
+		{Kind: mountSymlink, Source: tmp, Target: "/var/tmp"},
+		{Kind: mountReadOnly, Source: s.executable, Target: helperPath},
+	})
 	if canMapUsers() && s.mapped == nil {
 		mounts = append(mounts, maskedMounts()...)
 	}
@@ -83,11 +80,7 @@ func layout(s *session) ([]mount, error) {
 	}
 	mounts = append(mounts, trust...)
 	mounts = append(mounts, extraMounts(c, s.toolchains)...)
-	mounts = append(mounts, mount{Kind: mountWritable, Source: c.Root, Target: Workspace})
-	for i := range mounts {
-		mounts[i].FD = s.mapped[mounts[i].Source]
-	}
-	return mounts, nil
+	return append(mounts, mount{Kind: mountWritable, Source: c.Root, Target: Workspace}), nil
 }
 
 // directory mounts a directory of the host or, without one, a directory in memory.
@@ -98,7 +91,8 @@ func directory(host, inside string, bytes int64) mount {
 	return mount{Kind: mountWritable, Source: host, Target: inside}
 }
 
-func systemMounts() []mount {
+// systemDirMounts mounts the directories of programs and libraries.
+func systemDirMounts() []mount {
 	var mounts []mount
 	for _, dir := range systemDirs {
 		info, err := os.Lstat(dir)
@@ -110,28 +104,6 @@ func systemMounts() []mount {
 			}
 		case info.IsDir():
 			mounts = append(mounts, mount{Kind: mountReadOnly, Source: dir, Target: dir})
-		}
-	}
-	return append(mounts, etcMounts()...)
-}
-
-func etcMounts() []mount {
-	var mounts []mount
-	for _, name := range etcDirs {
-		path := filepath.Join("/etc", name)
-		// The link's target, which may be in /run, is mounted at the link's path.
-		if source, err := filepath.EvalSymlinks(path); err == nil {
-			mounts = append(mounts, mount{Kind: mountReadOnly, Source: source, Target: path})
-		}
-	}
-	for _, name := range etcFiles {
-		path := filepath.Join("/etc", name)
-		info, err := os.Stat(path)
-		if err != nil || !info.Mode().IsRegular() || info.Size() > etcFileBytes {
-			continue
-		}
-		if source, err := filepath.EvalSymlinks(path); err == nil {
-			mounts = append(mounts, mount{Kind: mountCopy, Source: source, Target: path})
 		}
 	}
 	return mounts
@@ -187,6 +159,13 @@ func extraMounts(c Command, toolchains []mount) []mount {
 		}
 	}
 	return mounts
+}
+
+// movedPaths returns the mounts that show a path of the host elsewhere, as far as commands know of it.
+func movedPaths(c Command, toolchains []mount) []mount {
+	return slices.DeleteFunc(extraMounts(c, toolchains), func(m mount) bool {
+		return m.Kind != mountReadOnly && m.Kind != mountWritable || m.Source == m.Target || within(m.Target, packagesInside)
+	})
 }
 
 func visibleAnyway(path string) bool {

@@ -17,10 +17,8 @@ type places []place
 // directPlaces returns the places of a command with the given directories.
 func directPlaces(s *session, home, temporary, scratch string) places {
 	all := places{{s.command.Root, Workspace}, {home, Home}}
-	for _, m := range extraMounts(s.command, s.toolchains) {
-		if m.Source != "" && m.Source != m.Target {
-			all = append(all, place{m.Source, m.Target})
-		}
+	for _, m := range movedPaths(s.command, s.toolchains) {
+		all = append(all, place{m.Source, m.Target})
 	}
 	all = append(all, place{temporary, tmp})
 	if scratch != temporary && scratch != home {

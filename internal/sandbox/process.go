@@ -33,7 +33,8 @@ type Options struct {
 	// Toolchains are visible in every sandbox; see DetectToolchains.
 	Toolchains Toolchains
 	// DataDir is the worker's data folder, or "" if it has none. No command sees it or a directory
-	// above it. Overlays are tested in it.
+	// above it. Overlays are tested in it, and cache/system in it contains the files that all commands
+	// see alike; without a data folder, rgpt/system in the user's cache directory does.
 	DataDir string
 	// CacheDir is a host directory for build caches that all commands of this runner may write to,
 	// or "" for caches that last for one command. Commands that share it must trust each other: one
@@ -54,6 +55,7 @@ type Process struct {
 	seccomp    bool
 	landlock   int
 	mapUsers   bool // see user.go
+	prepared   *prepared
 	features   []Feature
 }
 
@@ -107,7 +109,11 @@ func (p *Process) runOnce(ctx context.Context, c Command, started time.Time) (Re
 	if err != nil {
 		return Result{}, err
 	}
-	s.toolchains = p.options.Toolchains.mounts
+	if !p.Isolated() {
+		s.toolchains = p.options.Toolchains.mounts
+	} else if s.system, s.toolchains, err = p.prepared.systemMounts(p.options.Toolchains); err != nil {
+		return Result{}, err
+	}
 	r, err := p.start(ctx, s, started)
 	if err != nil {
 		return Result{}, err
@@ -217,7 +223,7 @@ func (p *Process) start(ctx context.Context, s *session, started time.Time) (*ru
 		s.onClose(r.cgroup.close)
 		r.cgroup.attach(cmd.SysProcAttr)
 	}
-	return r, r.begin(ctx, &localBackend{cmd: cmd, findInit: s.findInit})
+	return r, r.begin(ctx, &localBackend{cmd: cmd, session: s})
 }
 
 func newRun(s *session, started time.Time) *run {
@@ -278,8 +284,8 @@ func (p *Process) prepare(s *session) (*exec.Cmd, error) {
 
 // localBackend starts the helper as a process of this host.
 type localBackend struct {
-	cmd      *exec.Cmd
-	findInit func() (int, error)
+	cmd     *exec.Cmd
+	session *session
 }
 
 // localInstance is a helper that is a process of this host.
@@ -297,7 +303,12 @@ func (b *localBackend) Start(_ context.Context, l Launch) (Instance, error) {
 	forked := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		if mapped := b.session.mapped; len(mapped) == 0 || b.session.overlays != nil {
+			defer runtime.UnlockOSThread()
+		} else if err := attachMapped(mapped); err != nil {
+			forked <- err
+			return
+		}
 		err := startChild(b.cmd)
 		forked <- err
 		if err == nil {
@@ -311,10 +322,17 @@ func (b *localBackend) Start(_ context.Context, l Launch) (Instance, error) {
 }
 
 // PID implements Instance.
-func (i *localInstance) PID() (int, error) { return i.findInit() }
+func (i *localInstance) PID() (int, error) { return i.session.findInit() }
 
 // Wait implements Instance.
-func (i *localInstance) Wait() error { return <-i.waited }
+func (i *localInstance) Wait() error {
+	err := <-i.waited
+	select {
+	case err = <-i.session.unmapped:
+	default:
+	}
+	return err
+}
 
 // Kill implements Instance.
 func (i *localInstance) Kill() { _ = i.cmd.Process.Kill() }

@@ -24,13 +24,16 @@ type session struct {
 	// findInit returns the host's process id of the helper. It may block until the helper exists.
 	findInit func() (int, error)
 
-	// mapped contains mounts with id mappings, as descriptors of the child by host path; nil if the
-	// command runs as the worker's user.
-	mapped map[string]int
+	// mapped contains mounts with id mappings, by host path; nil if the command runs as the
+	// worker's user. They are closed as soon as the child has started.
+	mapped map[string]*os.File
+	// unmapped receives the reason why the id mappings could not be written.
+	unmapped chan error
 	// overlays are created by the child; nil without bases.
 	overlays []overlay
-	// toolchains are mounts from the runner's options.
-	toolchains []mount
+	// system are the mounts of the system directories and of /etc, toolchains those from the runner's
+	// options.
+	system, toolchains []mount
 	// places translate paths between the command and the host, without namespaces.
 	places places
 	// since is the earliest time at which the command could write, and free is the free disk space
@@ -43,7 +46,10 @@ type session struct {
 }
 
 func newSession(c Command, executable string, config helperConfig) (*session, error) {
-	s := &session{command: c, executable: executable, config: config, since: time.Now(), free: freeSpace(c.Root)}
+	s := &session{
+		command: c, executable: executable, config: config, since: time.Now(), free: freeSpace(c.Root),
+		unmapped: make(chan error, 1),
+	}
 	// The first three or four descriptors have fixed numbers; the config is written when it is
 	// complete.
 	if _, err := s.memory("config", nil); err != nil {
@@ -125,6 +131,9 @@ func (s *session) onClose(f func()) { s.closers = append(s.closers, f) }
 // not close when the child exits.
 func (s *session) closeChildFiles() {
 	for _, f := range s.childFiles {
+		_ = f.Close()
+	}
+	for _, f := range s.mapped {
 		_ = f.Close()
 	}
 	s.childFiles = nil

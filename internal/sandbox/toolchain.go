@@ -368,16 +368,26 @@ func (d *detection) hidePackages() {
 	}
 }
 
+// packagesInside is the sandbox directory in which the directories of hideIn stay visible.
+const packagesInside = "/run/sandbox/packages"
+
+// hideIn replaces a directory of packages by links to packageTools: a mount for each of them would
+// slow down the start of every command.
 func (d *detection) hideIn(dir, inside string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
 	d.mounts = append(d.mounts, mount{Kind: mountEmpty, Target: inside})
+	shown := filepath.Join(packagesInside, inside)
+	var links []mount
 	for _, entry := range entries {
 		if packageTools.MatchString(entry.Name()) && entry.Type()&os.ModeSymlink == 0 {
-			d.mounts = append(d.mounts, mount{Kind: mountReadOnly, Source: filepath.Join(dir, entry.Name()), Target: filepath.Join(inside, entry.Name())})
+			links = append(links, mount{Kind: mountSymlink, Source: filepath.Join(shown, entry.Name()), Target: filepath.Join(inside, entry.Name())})
 		}
+	}
+	if len(links) > 0 {
+		d.mounts = append(append(d.mounts, links...), mount{Kind: mountReadOnly, Source: dir, Target: shown})
 	}
 }
 

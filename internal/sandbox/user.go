@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -26,10 +27,10 @@ const nobody = 65534
 // canMapUsers reports whether this process may create mounts with id mappings.
 func canMapUsers() bool { return unix.Geteuid() == 0 }
 
-// mapMounts passes a mapped mount to the child for each directory that the caller of Run specified.
-// It returns false if the file system does not support such mounts.
+// mapMounts creates a mapped mount of each directory that the caller of Run specified. It returns
+// false if the file system does not support such mounts.
 func (s *session) mapMounts() (bool, error) {
-	mapped := map[string]int{}
+	mapped := map[string]*os.File{}
 	for _, path := range s.mappedPaths() {
 		if _, done := mapped[path]; done || visibleAnyway(path) {
 			continue
@@ -41,7 +42,7 @@ func (s *session) mapMounts() (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("sandbox: mount %s: %w", path, err)
 		}
-		mapped[path] = s.pass(file)
+		mapped[path] = file
 	}
 	s.mapped = mapped
 	s.config.SwitchUser = true
@@ -138,6 +139,62 @@ func newMapping(o owner) (*os.File, error) {
 	_ = stdin.Close()
 	_ = cmd.Wait()
 	return file, err
+}
+
+// attachMapped gives this thread, which must end with its goroutine, a mount namespace of its own in
+// which mapped mounts cover their host paths. The child that the thread starts inherits it.
+func attachMapped(mapped map[string]*os.File) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("create a mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("detach mounts from the host: %w", err)
+	}
+	for path, file := range mapped {
+		if err := attach(int(file.Fd()), path); err != nil {
+			return fmt.Errorf("attach %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// mapUsers makes the worker write the id mappings of the user namespace that bwrap creates, as soon
+// as bwrap has reported process 1. It returns the child's descriptor from which bwrap reads until
+// that is done. If Go created the namespace, it would copy the page tables of the whole worker.
+func (s *session) mapUsers() (blockFD int, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return 0, fmt.Errorf("sandbox: %w", err)
+	}
+	s.onClose(func() { _ = w.Close() })
+	find := s.findInit
+	s.findInit = func() (int, error) {
+		pid, err := find()
+		if err != nil {
+			return 0, err
+		}
+		if err := writeMappings(pid); err != nil {
+			s.unmapped <- err
+			_ = unix.Kill(pid, unix.SIGKILL) // its parent waits for this pipe, so this is not another process
+		}
+		return pid, w.Close()
+	}
+	return s.pass(r), nil
+}
+
+// writeMappings writes the mappings of userMappings for the user namespace of a process.
+func writeMappings(pid int) error {
+	for name, id := range map[string]int{"gid_map": os.Getegid(), "uid_map": os.Geteuid()} {
+		var lines strings.Builder
+		for _, m := range userMappings(id) {
+			fmt.Fprintf(&lines, "%d %d %d\n", m.ContainerID, m.HostID, m.Size)
+		}
+		// The kernel accepts only a single write.
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, name), []byte(lines.String()), 0); err != nil {
+			return fmt.Errorf("map the users of a sandbox: %w", err)
+		}
+	}
+	return nil
 }
 
 // userMappings returns the id mappings of a namespace in which the sandbox is built as root and the

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,6 +33,20 @@ func TestCommandsOfRootRunAsNobody(t *testing.T) {
 	require.NoError(t, unix.Stat(filepath.Join(root, "new"), &stat))
 	require.Zero(t, stat.Uid, "on the host, files belong to the owner of the workspace")
 	require.Equal(t, "rlimit", feature(t, p, "number of processes").By)
+}
+
+func TestASandboxWhoseUsersCannotBeMappedEndsWithTheReason(t *testing.T) {
+	stranger := exec.Command("sleep", "600") // in the namespace of the test, which has its mappings
+	require.NoError(t, stranger.Start())
+	s := &session{unmapped: make(chan error, 1), findInit: func() (int, error) { return stranger.Process.Pid, nil }}
+	defer s.close()
+	_, err := s.mapUsers()
+	require.NoError(t, err)
+	i := &localInstance{localBackend: &localBackend{session: s}, waited: make(chan error, 1)}
+	_, err = i.PID()
+	require.NoError(t, err)
+	i.waited <- stranger.Wait()
+	require.ErrorContains(t, i.Wait(), "map the users of a sandbox: ")
 }
 
 func TestKernelItselfBoundsProcesses(t *testing.T) {
