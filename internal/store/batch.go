@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -85,6 +86,50 @@ func (b *batch) send(ctx context.Context) (pgx.BatchResults, error) {
 		}
 	}
 	return results, nil
+}
+
+// shortTx is a transaction without round trips of its own: it begins with its first batch and is
+// committed with its last one. The rows that it locks are thus locked for less time.
+type shortTx struct {
+	conn *pgxpool.Conn
+	open bool
+}
+
+// inShortTx calls fn in a transaction. It is rolled back unless fn commits a batch.
+func (s *Store) inShortTx(ctx context.Context, fn func(*shortTx) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	t := &shortTx{conn: conn}
+	err = fn(t)
+	if t.open {
+		// If this fails, the pool closes the connection, which also rolls back.
+		_, _ = conn.Exec(ctx, "rollback")
+	}
+	return err
+}
+
+// SendBatch implements sender.
+func (t *shortTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if t.open {
+		return t.conn.SendBatch(ctx, b)
+	}
+	t.open = true
+	b.QueuedQueries = slices.Insert(b.QueuedQueries, 0, &pgx.QueuedQuery{SQL: "begin"})
+	results := t.conn.SendBatch(ctx, b)
+	_, _ = results.Exec() // the next result repeats its error
+	return results
+}
+
+// commit sends what is queued and commits the transaction.
+func (t *shortTx) commit(ctx context.Context, b *batch) error {
+	b.Queue("commit")
+	b.queued++
+	err := b.flush(ctx)
+	t.open = err != nil
+	return err
 }
 
 type lastRow struct {

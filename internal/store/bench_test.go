@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,17 +31,34 @@ func BenchmarkRecord(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(2*b.N), "µs/record")
 }
 
+// BenchmarkReserveAndComplete books model calls of one run, and of 20 runs at once that share the
+// budgets of their tenant and of the day.
 func BenchmarkReserveAndComplete(b *testing.B) {
-	s := setup(b)
-	execution := s.begin(b, contract.PhaseBuilder, "step-001")
-	turn := 0
-	for b.Loop() {
-		turn++
-		r := reservation(execution, turn)
-		r.Scopes = []store.Scope{store.RunScope(s.First.ID, contract.RunBudget{}), store.DayScope(time.Now(), 0, 0), {Kind: store.ScopeTenant, Key: "local"}}
-		reserved, err := s.ReserveCall(b.Context(), r)
-		require.NoError(b, err)
-		err = s.CompleteCall(b.Context(), reserved.ID, used(100), time.Second, raw(`{"text": "done"}`), []store.Message{{Role: "assistant", Content: raw(`"done"`)}})
-		require.NoError(b, err)
+	for _, runs := range []int{1, 20} {
+		b.Run(fmt.Sprint(runs, " at once"), func(b *testing.B) {
+			s := setup(b)
+			var calls []func()
+			for i := range runs {
+				execution := s.begin(b, contract.PhaseBuilder, fmt.Sprintf("step-%03d", i+1))
+				turn := 0
+				calls = append(calls, func() {
+					turn++
+					r := reservation(execution, turn)
+					r.Scopes = []store.Scope{{Kind: store.ScopeRun, Key: fmt.Sprint("run ", i)}, store.DayScope(time.Now(), 0, 0), {Kind: store.ScopeTenant, Key: "local"}}
+					reserved, err := s.ReserveCall(b.Context(), r)
+					require.NoError(b, err)
+					err = s.CompleteCall(b.Context(), reserved.ID, used(100), time.Second, raw(`{"text": "done"}`), []store.Message{{Role: "assistant", Content: raw(`"done"`)}})
+					require.NoError(b, err)
+				})
+			}
+			for b.Loop() {
+				var all sync.WaitGroup
+				for _, call := range calls {
+					all.Go(call)
+				}
+				all.Wait()
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(runs*b.N), "µs/call")
+		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/budget"
@@ -61,21 +62,57 @@ func addition(scopes []scopeKey, spentTokens, spentMicros, reservedTokens, reser
 	}
 }
 
+// errNotCovered means that budgets must be locked to decide about a call.
+var errNotCovered = errors.New("the budgets may not cover the call")
+
+// sqlNotCovered is the SQLSTATE of rgpt_reserve_budgets if a budget does not cover a call.
+const sqlNotCovered = "RG001"
+
+// readBudgets reads budgets without locking them, or fails with errNotCovered if one does not exist yet.
+func readBudgets(ctx context.Context, tx sender, scopes []scopeKey) (map[scopeKey]db.Budget, error) {
+	kinds, keys := split(scopes)
+	q, _ := newBatch(tx)
+	rows, err := q.ReadBudgets(ctx, db.ReadBudgetsParams{Kinds: kinds, Keys: keys})
+	if err == nil && len(rows) < len(scopes) {
+		err = errNotCovered
+	}
+	return budgetsByKey(rows), err
+}
+
 // lockBudgets creates the budgets that do not exist yet and locks all of them, in the
 // order of their keys.
-func lockBudgets(ctx context.Context, tx pgx.Tx, scopes []scopeKey) (map[scopeKey]db.Budget, error) {
+func lockBudgets(ctx context.Context, tx sender, scopes []scopeKey) (map[scopeKey]db.Budget, error) {
 	kinds, keys := split(scopes)
 	q, batch := newBatch(tx)
 	batch.queue(q.MakeBudgets(ctx, db.MakeBudgetsParams{Kinds: kinds, Keys: keys}))
 	rows, err := q.LockBudgets(ctx, db.LockBudgetsParams{Kinds: kinds, Keys: keys})
-	if err != nil {
-		return nil, err
-	}
+	return budgetsByKey(rows), err
+}
+
+func budgetsByKey(rows []db.Budget) map[scopeKey]db.Budget {
 	budgets := make(map[scopeKey]db.Budget, len(rows))
 	for _, r := range rows {
 		budgets[scopeKey{ScopeKind(r.ScopeKind), r.ScopeKey}] = r
 	}
-	return budgets, nil
+	return budgets
+}
+
+// checkedReservation reserves in budgets that are not locked, if all of them still cover that.
+func checkedReservation(scopes []Scope, tokens, micros int64) db.ReserveBudgetsParams {
+	kinds, keys := split(keysOf(scopes))
+	return db.ReserveBudgetsParams{
+		Kinds: kinds, Keys: keys, Tokens: tokens, Micros: micros,
+		LimitTokens: rowconv.Convert(scopes, func(s Scope) int64 { return s.LimitTokens }),
+		LimitMicros: rowconv.Convert(scopes, func(s Scope) int64 { return s.LimitMicros }),
+	}
+}
+
+// notCovered makes errNotCovered of the error of rgpt_reserve_budgets.
+func notCovered(err error) error {
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == sqlNotCovered {
+		return errNotCovered
+	}
+	return err
 }
 
 // part is one side of a budget: its tokens or its money.

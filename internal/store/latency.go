@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,12 +34,14 @@ func (latency) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQue
 	observe(ctx, data.Err)
 }
 
-// TraceBatchStart records when statements that share a round trip begin. The last one
-// has the result, so they are measured under its name.
+// TraceBatchStart records when statements that share a round trip begin. The last of our queries has
+// the result, so they are measured under its name.
 func (latency) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	operation := otherOperation
-	if n := len(data.Batch.QueuedQueries); n > 0 {
-		operation = operationOf(data.Batch.QueuedQueries[n-1].SQL)
+	for _, query := range slices.Backward(data.Batch.QueuedQueries) {
+		if operation = operationOf(query.SQL); operation != otherOperation {
+			break
+		}
 	}
 	return context.WithValue(ctx, tracedKey{}, traced{operation, time.Now()})
 }

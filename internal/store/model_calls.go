@@ -217,8 +217,22 @@ type CachedResponse struct {
 // attempt is settled, the execution ends, or GiveUpCalls releases it.
 func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error) {
 	r.Scopes = sortedScopes(r.Scopes)
-	var out Reserved
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
+	// The budgets of projects and tenants are shared by all their runs. Nearly all calls are far from
+	// every limit, and so need not lock them while this process decides.
+	out, err := s.reserveCall(ctx, r, false)
+	if errors.Is(err, errNotCovered) {
+		out, err = s.reserveCall(ctx, r, true)
+	}
+	if err != nil {
+		return Reserved{}, dberr.Explain(err, "reserve model call %d of execution %d", r.Turn, r.Execution.ID)
+	}
+	return out, nil
+}
+
+// reserveCall is ReserveCall with or without locked budgets. Without locks, the error is errNotCovered
+// unless all budgets cover the whole call and none needs a warning.
+func (s *Store) reserveCall(ctx context.Context, r Reservation, locked bool) (out Reserved, err error) {
+	err = s.inShortTx(ctx, func(tx *shortTx) error {
 		q, batch := newBatch(tx)
 		batch.queue(q.OpenCall(ctx, db.OpenCallParams{
 			RunID: r.Execution.RunID, ExecutionID: r.Execution.ID, Turn: int32(r.Turn), Phase: string(r.Execution.Phase),
@@ -235,28 +249,32 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 			}}}
 			return nil
 		}
-		out, err = admit(ctx, tx, r, call)
+		out, err = admit(ctx, tx, r, call, locked)
 		return err
 	})
-	if err != nil {
-		return Reserved{}, dberr.Explain(err, "reserve model call %d of execution %d", r.Turn, r.Execution.ID)
-	}
-	return out, nil
+	return out, err
 }
 
-// admit reserves the budgets of a locked, incomplete call. A reservation of an earlier attempt is
-// kept beside the new one.
-func admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurnRow) (Reserved, error) {
+// admit reserves the budgets of a locked, incomplete call, and commits. A reservation of an earlier
+// attempt is kept beside the new one.
+func admit(ctx context.Context, tx *shortTx, r Reservation, call db.LockCallOfTurnRow, locked bool) (Reserved, error) {
 	earlier, err := holdsOf(call.Status, call.Tries, call.Scopes, call.ReservedTokens, call.ReservedMicros, call.Superseded)
 	if err != nil {
 		return Reserved{}, err
 	}
 	now := keysOf(r.Scopes)
-	budgets, err := lockBudgets(ctx, tx, now)
+	read := readBudgets
+	if locked {
+		read = lockBudgets
+	}
+	budgets, err := read(ctx, tx, now)
 	if err != nil {
 		return Reserved{}, err
 	}
 	g, err := grantOf(r, budgets, earlier, call.Carried)
+	if !locked && (err != nil || g.limited != "" || len(g.near) > 0) {
+		return Reserved{}, errNotCovered
+	}
 	if err != nil {
 		return Reserved{}, err
 	}
@@ -272,7 +290,17 @@ func admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurn
 	if err != nil {
 		return Reserved{}, err
 	}
+	out := Reserved{
+		ID: CallID{Call: call.ID, Try: int(call.Tries) + 1}, Output: g.output, Tokens: r.Prompt + g.output, MicroUSD: r.micros(g.output),
+		Limited: g.limited, Warnings: rowconv.Convert(g.near, func(n near) Warning { return n.Warning }),
+	}
 	q, batch := newBatch(tx)
+	// First, because whoever holds the locks of budgets may wait for those of the other statements.
+	if locked {
+		batch.queue(q.AddToBudgets(ctx, addition(now, 0, 0, out.Tokens, out.MicroUSD)))
+	} else {
+		batch.queue(q.ReserveBudgets(ctx, checkedReservation(r.Scopes, out.Tokens, out.MicroUSD)))
+	}
 	if len(r.NewMessages) > 0 { // only after admission: a call that waits for its budget is submitted repeatedly
 		told, err := rowconv.Encode(r.NewMessages)
 		if err != nil {
@@ -290,18 +318,11 @@ func admit(ctx context.Context, tx pgx.Tx, r Reservation, call db.LockCallOfTurn
 	if err := warn(ctx, q, batch, r, g.near); err != nil {
 		return Reserved{}, err
 	}
-	out := Reserved{
-		ID: CallID{Call: call.ID, Try: int(call.Tries) + 1}, Output: g.output, Tokens: r.Prompt + g.output, MicroUSD: r.micros(g.output),
-		Limited: g.limited, Warnings: rowconv.Convert(g.near, func(n near) Warning { return n.Warning }),
-	}
-	batch.queue(
-		q.AddToBudgets(ctx, addition(now, 0, 0, out.Tokens, out.MicroUSD)),
-		q.HoldCall(ctx, db.HoldCallParams{
-			ID: call.ID, Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Route: route,
-			Scopes: scopes, Superseded: superseded, ReservedTokens: out.Tokens, ReservedMicros: out.MicroUSD,
-		}),
-	)
-	return out, batch.flush(ctx)
+	batch.queue(q.HoldCall(ctx, db.HoldCallParams{
+		ID: call.ID, Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Route: route,
+		Scopes: scopes, Superseded: superseded, ReservedTokens: out.Tokens, ReservedMicros: out.MicroUSD,
+	}))
+	return out, notCovered(tx.commit(ctx, batch))
 }
 
 // warn queues an event for each budget that is nearly used up, and marks it, so that it warns once.
@@ -353,8 +374,8 @@ func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedRespons
 		return err
 	}
 	superseded := false
-	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		call, err := db.New(tx).LockCall(ctx, id.Call)
+	err = s.inShortTx(ctx, func(tx *shortTx) error {
+		call, err := tx.lockCall(ctx, id.Call)
 		if err != nil {
 			return err
 		}
@@ -368,7 +389,7 @@ func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedRespons
 		}
 		if superseded {
 			batch.queue(q.BookLateCall(ctx, late(id, usage, left)))
-			return batch.flush(ctx)
+			return tx.commit(ctx, batch)
 		}
 		if from != nil {
 			batch.queue(q.MarkCached(ctx, db.MarkCachedParams{ID: id.Call, CachedResponse: source}))
@@ -381,7 +402,7 @@ func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedRespons
 			}),
 			q.AppendMessages(ctx, db.AppendMessagesParams{ExecutionID: call.ExecutionID, Turn: call.Turn, Messages: added}),
 		)
-		return batch.flush(ctx)
+		return tx.commit(ctx, batch)
 	})
 	if err == nil && superseded {
 		return fault.Wrap(ErrSuperseded, contract.ClassInfra, contract.CodeUnavailable,
@@ -397,8 +418,8 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 	if failure == nil {
 		failure = &contract.Failure{Class: contract.ClassRuntime, Code: contract.CodeUnknown, Message: "the model call failed"}
 	}
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		call, err := db.New(tx).LockCall(ctx, id.Call)
+	err := s.inShortTx(ctx, func(tx *shortTx) error {
+		call, err := tx.lockCall(ctx, id.Call)
 		if err != nil || slices.Contains(call.Settled, int32(id.Try)) {
 			return err
 		}
@@ -414,7 +435,7 @@ func (s *Store) FailCall(ctx context.Context, id CallID, failure *contract.Failu
 			CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 			ErrorClass: string(failure.Class), ErrorCode: string(failure.Code), ErrorMessage: rowconv.Text(failure.Message),
 		}))
-		return batch.flush(ctx)
+		return tx.commit(ctx, batch)
 	})
 	return dberr.Explain(err, "record the failure of model call %d", id.Call)
 }
@@ -518,7 +539,7 @@ type otherAttempts struct{ superseded, givenUp json.RawMessage }
 // book locks the budgets of an attempt of a locked call and queues their changes: it adds usage to
 // the amounts spent and releases the attempt's reservation, if it still has one. If the reservation
 // was given up, it counts as spent, and usage takes its place.
-func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, try int, usage contract.Usage) (*db.Queries, *batch, otherAttempts, error) {
+func book(ctx context.Context, tx sender, call db.LockCallRow, try int, usage contract.Usage) (*db.Queries, *batch, otherAttempts, error) {
 	holds, err := holdsOf(call.Status, call.Tries, call.Scopes, call.ReservedTokens, call.ReservedMicros, call.Superseded)
 	if err != nil {
 		return nil, nil, otherAttempts{}, err
@@ -556,8 +577,14 @@ func book(ctx context.Context, tx pgx.Tx, call db.LockCallRow, try int, usage co
 	return q, batch, left, nil
 }
 
-// bookLate books the usage of an attempt that is not the current one of a locked call.
-func bookLate(ctx context.Context, tx pgx.Tx, call db.LockCallRow, id CallID, usage contract.Usage) error {
+// lockCall locks the row of a call.
+func (t *shortTx) lockCall(ctx context.Context, id int64) (db.LockCallRow, error) {
+	q, _ := newBatch(t)
+	return q.LockCall(ctx, id)
+}
+
+// bookLate books the usage of an attempt that is not the current one of a locked call, and commits.
+func bookLate(ctx context.Context, tx *shortTx, call db.LockCallRow, id CallID, usage contract.Usage) error {
 	if call.Status == rowconv.CallReserved {
 		call.Status = rowconv.CallFailed // its current attempt keeps its own reservation, in its row
 	}
@@ -566,7 +593,7 @@ func bookLate(ctx context.Context, tx pgx.Tx, call db.LockCallRow, id CallID, us
 		return err
 	}
 	batch.queue(q.BookLateCall(ctx, late(id, usage, left)))
-	return batch.flush(ctx)
+	return tx.commit(ctx, batch)
 }
 
 func late(id CallID, usage contract.Usage, left otherAttempts) db.BookLateCallParams {

@@ -809,6 +809,70 @@ func (q *Queries) OwnerOfRun(ctx context.Context, id int64) (OwnerOfRunRow, erro
 	return i, err
 }
 
+const readBudgets = `-- name: ReadBudgets :many
+SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned, price_estimated FROM orchestrator_budgets
+WHERE (scope_kind, scope_key) IN (SELECT unnest($1::text[]), unnest($2::text[]))
+`
+
+type ReadBudgetsParams struct {
+	Kinds []string
+	Keys  []string
+}
+
+func (q *Queries) ReadBudgets(ctx context.Context, arg ReadBudgetsParams) ([]Budget, error) {
+	rows, err := q.db.Query(ctx, readBudgets, arg.Kinds, arg.Keys)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Budget{}
+	for rows.Next() {
+		var i Budget
+		if err := rows.Scan(
+			&i.ScopeKind,
+			&i.ScopeKey,
+			&i.SpentTokens,
+			&i.SpentMicros,
+			&i.ReservedTokens,
+			&i.ReservedMicros,
+			&i.Warned,
+			&i.PriceEstimated,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const reserveBudgets = `-- name: ReserveBudgets :exec
+SELECT rgpt_reserve_budgets($1::text[], $2::text[], $3::bigint, $4::bigint, $5::bigint[], $6::bigint[])
+`
+
+type ReserveBudgetsParams struct {
+	Kinds       []string
+	Keys        []string
+	Tokens      int64
+	Micros      int64
+	LimitTokens []int64
+	LimitMicros []int64
+}
+
+func (q *Queries) ReserveBudgets(ctx context.Context, arg ReserveBudgetsParams) error {
+	_, err := q.db.Exec(ctx, reserveBudgets,
+		arg.Kinds,
+		arg.Keys,
+		arg.Tokens,
+		arg.Micros,
+		arg.LimitTokens,
+		arg.LimitMicros,
+	)
+	return err
+}
+
 const usage = `-- name: Usage :one
 SELECT count(*) FILTER (WHERE status = 'done')::bigint AS calls,
        count(*) FILTER (WHERE cached_response IS NOT NULL)::bigint AS from_cache,

@@ -31,6 +31,13 @@ WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::t
 ORDER BY scope_kind, scope_key
 FOR UPDATE;
 
+-- name: ReadBudgets :many
+SELECT * FROM orchestrator_budgets
+WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]));
+
+-- name: ReserveBudgets :exec
+SELECT rgpt_reserve_budgets(@kinds::text[], @keys::text[], @tokens::bigint, @micros::bigint, @limit_tokens::bigint[], @limit_micros::bigint[]);
+
 -- name: AddToBudgets :exec
 UPDATE orchestrator_budgets
 SET spent_tokens = spent_tokens + @spent_tokens::bigint, spent_micros = spent_micros + @spent_micros::bigint,
