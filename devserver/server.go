@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -43,10 +42,6 @@ const (
 	// stopTimeout is the time limit for stopping. Exceeding it is like a crash, in which no data is
 	// lost.
 	stopTimeout = 4500 * time.Millisecond
-
-	// gcPercent trades some CPU time for memory: the heap may grow by half of the live data,
-	// instead of doubling, before a collection.
-	gcPercent = 50
 )
 
 // Server is a running Temporal server with its Web UI and its database.
@@ -67,9 +62,6 @@ type ports struct {
 // Start returns once all services are ready and the ready file, if any, is written. The server logs
 // to logTo.
 func Start(ctx context.Context, o Options, logTo io.Writer) (*Server, error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	if o.ReadyFile != "" {
 		if err := removeReadyFile(o.ReadyFile); err != nil {
 			return nil, err

@@ -227,7 +227,7 @@ func TestAnUpgradeKeepsWhatIsThereAndSendsNothingOfThePast(t *testing.T) {
 	// An event is queued once no older transaction of the cluster is open, of which the
 	// other tests may have some.
 	pending := func() int64 {
-		_, err := s.QueueDeliveries(t.Context())
+		_, _, err := s.QueueDeliveries(t.Context())
 		require.NoError(t, err)
 		hooks, err := s.Webhooks(t.Context())
 		require.NoError(t, err)

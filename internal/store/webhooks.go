@@ -195,11 +195,12 @@ func (s *Store) DeleteWebhook(ctx context.Context, id int64, by string) error {
 // feedPage is the number of events turned into deliveries at a time.
 const feedPage = 500
 
-// QueueDeliveries turns the next events into deliveries, and reports whether there were any.
-// Several processes may call it concurrently; each event is queued once for each webhook.
-func (s *Store) QueueDeliveries(ctx context.Context) (bool, error) {
+// QueueDeliveries turns the next events into deliveries. It returns the number of deliveries, and
+// whether there may be more events. Several processes may call it concurrently; each event is queued
+// once for each webhook.
+func (s *Store) QueueDeliveries(ctx context.Context) (queued int, more bool, err error) {
 	n, err := s.q.FeedWebhooks(ctx, feedPage)
-	return n.Events > 0, dberr.Explain(err, "create deliveries from events")
+	return int(n.Deliveries), n.Events == feedPage, dberr.Explain(err, "create deliveries from events")
 }
 
 // Claim limits which deliveries may be claimed.

@@ -65,8 +65,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (h *Hooks) queue(ctx context.Context, fed func()) {
 	for ctx.Err() == nil {
 		err := h.feed.Watch(ctx, func() (bool, error) {
-			more, err := h.store.QueueDeliveries(ctx)
-			if more {
+			queued, more, err := h.store.QueueDeliveries(ctx)
+			if queued > 0 {
 				fed()
 			}
 			return more, err

@@ -690,11 +690,11 @@ func TestAReminderReachesTheWebhooksThatItNamesOnceWhateverTheySelect(t *testing
 		require.NoError(t, err)
 	}
 	await.Until(t, "the event of the named webhook", func() bool {
-		_, err := b.QueueDeliveries(t.Context())
+		_, _, err := b.QueueDeliveries(t.Context())
 		require.NoError(t, err)
 		return len(b.all(t, named.ID)) > 0
 	})
-	_, err := b.QueueDeliveries(t.Context()) // the rest
+	_, _, err := b.QueueDeliveries(t.Context()) // the rest
 	require.NoError(t, err)
 	require.Len(t, b.all(t, named.ID), 1)
 	require.Equal(t, string(contract.EventApprovalEscalated), b.all(t, named.ID)[0].EventType)
