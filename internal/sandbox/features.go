@@ -88,11 +88,7 @@ func newBase(options Options) (*Process, error) {
 		return nil, errNotHelper
 	}
 	p := &Process{options: options, executable: options.Executable, seccomp: seccomp.Supported(), landlock: landlockVersion()}
-	base, err := preparedBase(options.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	p.prepared = &prepared{base: base, host: "/etc"}
+	p.prepared = &prepared{dataDir: options.DataDir, host: "/etc"}
 	if p.executable == "" {
 		if !helperReady.Load() {
 			return nil, errNotHelper

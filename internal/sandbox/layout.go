@@ -57,7 +57,7 @@ var (
 	}
 )
 
-// etcFileBytes limits the size of a file of /etc.
+// etcFileBytes limits the size of a file of /etc that is copied.
 const etcFileBytes = 1 << 20
 
 // layout lists the mounts for a command in the order in which they are created.

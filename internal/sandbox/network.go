@@ -228,10 +228,13 @@ var hostBundles = []string{
 	"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
+// needsTrust reports whether a command trusts certificate authorities of its own.
+func needsTrust(c Command) bool { return c.Proxy != nil && len(c.CACertificates) > 0 }
+
 // trustMounts mounts the certificate authorities of the host and of the command at the path that
 // the command uses.
 func trustMounts(c Command) ([]mount, error) {
-	if c.Proxy == nil || len(c.CACertificates) == 0 {
+	if !needsTrust(c) {
 		return nil, nil
 	}
 	data, err := TrustBundle(c.CACertificates)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,63 +24,82 @@ import (
 // needs one mount for each directory instead of one mount or copy for each file: bubblewrap reads
 // the list of all mounts again for each mount that it makes.
 //
-// A directory's name is the digest of its content, so several workers can share it. Commands see it
-// read-only.
+// A directory's name is the digest of the content that it was made with, so several workers can share
+// it. Commands see it read-only.
+
+// PreparedAge is the time without use after which a prepared directory is removed.
+const PreparedAge = 14 * 24 * time.Hour
 
 // Limits of prepared directories.
 const (
-	// preparedAge is the time without use after which a prepared directory is removed.
-	preparedAge = 14 * 24 * time.Hour
 	// preparedTouch is the interval at which a directory that is in use is marked as such.
 	preparedTouch = 24 * time.Hour
 	// etcCheck is the interval at which the host's /etc is compared with its copy.
 	etcCheck = time.Minute
 	// etcDirBytes limits the size of the copy of a directory of /etc, and etcDirFiles the number of
-	// its files; larger ones are mounted.
+	// its files; larger ones, and those with a file of more than etcFileBytes, are mounted.
 	etcDirBytes = 8 << 20
 	etcDirFiles = 5000
 )
 
 // prepared makes the prepared directories of a runner.
 type prepared struct {
-	base string // the directory that contains them
-	host string // the host's /etc
+	dataDir string
+	host    string // the host's /etc
 
 	mu         sync.Mutex
+	base       string // contains the directories
 	toolchains []mount
-	etc        []mount
-	checked    time.Time // when the host's /etc was last compared
-	stamp      string    // of the host's /etc at that time
+	etc        []entry           // the copy of the host's /etc
+	large      []mount           // directories of /etc that are too large for a copy
+	etcDirs    map[string]string // directories for /etc, by their mount points
+	checked    time.Time         // when the host's /etc was last compared
+	stamp      string            // of the host's /etc at that time
 }
 
-// preparedBase returns where a runner with this data folder prepares directories.
-func preparedBase(dataDir string) (string, error) {
-	if info, err := os.Stat(dataDir); err == nil && info.IsDir() {
-		return filepath.Join(dataDir, "cache", "system"), nil
+// open finds the directory that contains the prepared ones: in the data folder, if there is one that
+// belongs to this user, or in the user's cache directory.
+func (p *prepared) open() (err error) {
+	if p.base != "" {
+		return nil
 	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("sandbox: find a directory for the files of /etc that commands see: %w", err)
+	if info, err := os.Stat(p.dataDir); err == nil && info.IsDir() {
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == unix.Geteuid() {
+			dir, err := filepath.Abs(p.dataDir)
+			p.base = filepath.Join(dir, "cache", "system")
+			return err
+		}
 	}
-	return filepath.Join(dir, "rgpt", "system"), nil
+	if dir, err := os.UserCacheDir(); err == nil && filepath.IsAbs(dir) {
+		p.base = filepath.Join(dir, "rgpt", "system")
+		return nil
+	}
+	p.base, err = os.MkdirTemp("", "rgpt-system-")
+	return err
 }
 
 // systemMounts returns the mounts of the system directories and of /etc, and those of the
-// toolchains. Changes to the host's /etc appear after at most etcCheck.
-func (p *prepared) systemMounts(t Toolchains) (system, toolchains []mount, err error) {
+// toolchains, for a command. Changes to the host's /etc appear after at most etcCheck.
+func (p *prepared) systemMounts(t Toolchains, c Command) (system, toolchains []mount, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.open(); err != nil {
+		return nil, nil, fmt.Errorf("sandbox: find a directory for the files that all commands see: %w", err)
+	}
+	due := time.Since(p.checked) > etcCheck
+	if due {
+		p.touchAll()
+	}
 	if p.toolchains == nil || !allExist(p.toolchains) {
 		if p.toolchains, err = p.fold(t.mounts); err != nil {
 			return nil, nil, err
 		}
 	}
-	if p.etc == nil || !allExist(p.etc) || time.Since(p.checked) > etcCheck {
-		if err := p.copyEtc(); err != nil {
-			return nil, nil, err
-		}
+	if due {
+		p.readEtc()
 	}
-	return slices.Concat(systemDirMounts(), p.etc), p.toolchains, nil
+	etc, err := p.etcFor(mountPoints(c))
+	return slices.Concat(systemDirMounts(), etc), p.toolchains, err
 }
 
 // allExist reports whether no prepared directory was deleted.
@@ -94,20 +114,75 @@ func allExist(mounts []mount) bool {
 	return true
 }
 
-// copyEtc copies the files of /etc unless that was done and they have not changed.
-func (p *prepared) copyEtc() error {
+// touchAll marks the directories of this runner as used.
+func (p *prepared) touchAll() {
+	for _, m := range p.toolchains {
+		if m.Kind == mountPrepared {
+			touch(m.Source)
+		}
+	}
+	for _, dir := range p.etcDirs {
+		touch(dir)
+	}
+}
+
+// readEtc copies the files of /etc unless they have not changed since.
+func (p *prepared) readEtc() {
 	stamp := p.etcStamp()
+	if p.etc == nil || stamp != p.stamp {
+		p.etc, p.large = p.etcEntries()
+		p.etcDirs, p.stamp = map[string]string{}, stamp
+	}
 	p.checked = time.Now()
-	if p.etc != nil && allExist(p.etc) && stamp == p.stamp {
-		return p.touch(p.etc[0].Source)
+}
+
+// etcFor returns the mounts of /etc, with the given mount points in it.
+func (p *prepared) etcFor(points []entry) ([]mount, error) {
+	var key strings.Builder
+	for _, e := range points {
+		fmt.Fprintln(&key, e.Path, e.Mode)
 	}
-	entries, large := p.etcEntries()
-	dir, err := p.directory(entries)
-	if err != nil {
-		return err
+	dir := p.etcDirs[key.String()]
+	if _, err := os.Lstat(dir); err != nil { // not yet made, or deleted
+		if dir, err = p.directory(withPoints(p.etc, points)); err != nil {
+			return nil, err
+		}
+		p.etcDirs[key.String()] = dir
 	}
-	p.etc, p.stamp = append([]mount{{Kind: mountPrepared, Source: dir, Target: "/etc"}}, large...), stamp
-	return nil
+	return append([]mount{{Kind: mountPrepared, Source: dir, Target: "/etc"}}, p.large...), nil
+}
+
+// mountPoints returns what must exist in /etc for the mounts of a command: /etc is read-only when
+// they are made.
+func mountPoints(c Command) []entry {
+	var points []entry
+	for _, m := range c.Mounts {
+		if !within(m.Inside, "/etc") || m.Inside == "/etc" {
+			continue
+		}
+		e := entry{Path: strings.TrimPrefix(m.Inside, "/etc/"), Mode: 0o444}
+		if info, err := os.Stat(m.Host); err == nil && info.IsDir() {
+			e.Mode = fs.ModeDir
+		}
+		points = append(points, e)
+	}
+	if target := bundleTarget(); needsTrust(c) && within(target, "/etc") {
+		points = append(points, entry{Path: strings.TrimPrefix(target, "/etc/"), Mode: 0o444})
+	}
+	slices.SortFunc(points, func(a, b entry) int { return cmp.Compare(a.Path, b.Path) })
+	return points
+}
+
+// withPoints adds the mount points that do not exist.
+func withPoints(entries, points []entry) []entry {
+	all := slices.Clone(entries)
+	for _, point := range points {
+		exists := func(e entry) bool { return within(e.Path, point.Path) }
+		if !slices.ContainsFunc(all, exists) {
+			all = append(all, point)
+		}
+	}
+	return all
 }
 
 // fold replaces each mountEmpty that gets only files and links by one prepared directory.
@@ -169,14 +244,15 @@ func entryOf(m mount, dir string) (entry, bool) {
 
 // directory returns a directory with these entries.
 func (p *prepared) directory(entries []entry) (string, error) {
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.Path, b.Path) })
+	entries = slices.SortedFunc(slices.Values(entries), func(a, b entry) int { return cmp.Compare(a.Path, b.Path) })
 	hash := sha256.New()
 	if err := json.NewEncoder(hash).Encode(entries); err != nil {
 		return "", fmt.Errorf("sandbox: encode a prepared directory: %w", err)
 	}
 	dir := filepath.Join(p.base, hex.EncodeToString(hash.Sum(nil)[:16]))
+	touch(dir)
 	if _, err := os.Lstat(dir); err == nil {
-		return dir, p.touch(dir)
+		return dir, nil
 	}
 	if err := p.write(dir, entries); err != nil {
 		return "", fmt.Errorf("sandbox: prepare a directory for commands: %w", err)
@@ -185,7 +261,8 @@ func (p *prepared) directory(entries []entry) (string, error) {
 	return dir, nil
 }
 
-// write writes the entries beside dir and renames the result, so that dir is complete.
+// write writes the entries beside dir and renames the result, so that dir is complete, also after a
+// loss of power.
 func (p *prepared) write(dir string, entries []entry) (err error) {
 	if err := os.MkdirAll(p.base, 0o700); err != nil {
 		return err
@@ -200,7 +277,7 @@ func (p *prepared) write(dir string, entries []entry) (err error) {
 			return err
 		}
 	}
-	if err := os.Chmod(temporary, 0o755); err != nil {
+	if err := openToAll(temporary); err != nil {
 		return err
 	}
 	if err := os.Rename(temporary, dir); err != nil {
@@ -209,6 +286,26 @@ func (p *prepared) write(dir string, entries []entry) (err error) {
 		}
 	}
 	return nil
+}
+
+// openToAll lets all users read the directories of a tree, regardless of the umask, and waits until
+// the tree is on disk.
+func openToAll(root string) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(path, 0o755)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	file, err := os.Open(root) //nolint:gosec // a directory of this program's own
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return unix.Syncfs(int(file.Fd()))
 }
 
 func (e entry) write(dir string) error {
@@ -225,19 +322,17 @@ func (e entry) write(dir string) error {
 	if err := os.WriteFile(path, e.Data, 0o600); err != nil {
 		return err
 	}
-	return os.Chmod(path, e.Mode.Perm()) // regardless of the umask
+	return os.Chmod(path, e.Mode.Perm())
 }
 
-// touch marks a directory as used.
-func (p *prepared) touch(dir string) error {
-	info, err := os.Lstat(dir)
-	if err != nil || time.Since(info.ModTime()) < preparedTouch {
-		return err
+// touch marks a directory as used. If that fails, it does not exist, and will be noticed.
+func touch(dir string) {
+	if info, err := os.Lstat(dir); err == nil && time.Since(info.ModTime()) > preparedTouch {
+		_ = os.Chtimes(dir, time.Time{}, time.Now())
 	}
-	return os.Chtimes(dir, time.Time{}, time.Now())
 }
 
-// sweep removes directories that no worker has used for preparedAge. What cannot be removed is tried
+// sweep removes directories that no worker has used for PreparedAge. What cannot be removed is tried
 // again by the next worker.
 func (p *prepared) sweep() {
 	dirs, err := os.ReadDir(p.base)
@@ -245,8 +340,13 @@ func (p *prepared) sweep() {
 		return
 	}
 	for _, d := range dirs {
-		if info, err := d.Info(); err == nil && time.Since(info.ModTime()) > preparedAge {
-			_ = os.RemoveAll(filepath.Join(p.base, d.Name()))
+		if info, err := d.Info(); err != nil || time.Since(info.ModTime()) < PreparedAge {
+			continue
+		}
+		// It gets another name first: no worker must use a part of it.
+		old := filepath.Join(p.base, "old-"+strings.TrimPrefix(d.Name(), "old-"))
+		if os.Rename(filepath.Join(p.base, d.Name()), old) == nil {
+			_ = os.RemoveAll(old)
 		}
 	}
 }
@@ -259,14 +359,15 @@ func (p *prepared) etcEntries() (entries []entry, large []mount) {
 		entries = append(entries, e)
 	}
 	for _, name := range etcFiles {
-		if e, ok := etcFile(name, filepath.Join(p.host, name)); ok {
+		path := filepath.Join(p.host, name)
+		if e, err := etcFile(name, path); err == nil && public(path) {
 			entries = append(entries, e)
 		}
 	}
 	for _, name := range etcDirs {
 		// The link's target, which may be in /run, appears at the link's path.
 		source, err := filepath.EvalSymlinks(filepath.Join(p.host, name))
-		if err != nil {
+		if err != nil || !public(source) {
 			continue
 		}
 		entries = append(entries, entry{Path: name, Mode: fs.ModeDir})
@@ -279,17 +380,31 @@ func (p *prepared) etcEntries() (entries []entry, large []mount) {
 	return entries, large
 }
 
-// etcFile returns a copy of a file that every user of the host may read.
-func etcFile(name, path string) (entry, bool) {
+// public reports whether every user of the host may read a directory or file, if they may enter the
+// directories above it.
+func public(path string) bool {
 	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > etcFileBytes || info.Mode()&0o004 == 0 {
-		return entry{}, false
-	}
-	data, err := os.ReadFile(path)
-	return entry{Path: name, Mode: 0o444, Data: data}, err == nil
+	return err == nil && (info.IsDir() && info.Mode()&0o005 == 0o005 || info.Mode().IsRegular() && info.Mode()&0o004 != 0)
 }
 
-// etcDir returns a copy of a directory, or false if it is too large or changes meanwhile.
+// errTooLarge means that a file or directory is mounted and not copied.
+var errTooLarge = errors.New("too large for a copy")
+
+// etcFile returns a copy of a public file.
+func etcFile(name, path string) (entry, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return entry{}, err
+	}
+	if info.Size() > etcFileBytes {
+		return entry{}, errTooLarge
+	}
+	data, err := os.ReadFile(path)
+	return entry{Path: name, Mode: 0o444, Data: data}, err
+}
+
+// etcDir returns a copy of what is public in a directory, or false if it is too large or changes
+// meanwhile.
 func etcDir(name, source string) (entries []entry, ok bool) {
 	bytes := 0
 	err := filepath.WalkDir(source, func(path string, d fs.DirEntry, err error) error {
@@ -302,22 +417,26 @@ func etcDir(name, source string) (entries []entry, ok bool) {
 		}
 		e := entry{Path: filepath.Join(name, rel), Mode: d.Type()}
 		switch {
-		case d.IsDir():
 		case d.Type()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(path)
 			if err != nil {
 				return err
 			}
 			e.Data = []byte(target)
-		default:
-			if e, ok = etcFile(e.Path, path); !ok {
-				return nil
+		case !public(path):
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		case !d.IsDir():
+			if e, err = etcFile(e.Path, path); err != nil {
+				return err
 			}
 		}
 		bytes += len(e.Data)
 		entries = append(entries, e)
 		if bytes > etcDirBytes || len(entries) > etcDirFiles {
-			return unix.EFBIG
+			return errTooLarge
 		}
 		return nil
 	})
@@ -328,7 +447,8 @@ func etcDir(name, source string) (entries []entry, ok bool) {
 func (p *prepared) etcStamp() string {
 	hash := sha256.New()
 	add := func(path string, info fs.FileInfo) {
-		fmt.Fprintln(hash, path, info.Mode(), info.Size(), info.ModTime().UnixNano())
+		stat, _ := info.Sys().(*syscall.Stat_t)
+		fmt.Fprintln(hash, path, info.Mode(), info.Size(), info.ModTime().UnixNano(), stat.Dev, stat.Ino)
 	}
 	for _, name := range etcFiles {
 		path := filepath.Join(p.host, name)

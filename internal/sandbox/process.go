@@ -111,7 +111,7 @@ func (p *Process) runOnce(ctx context.Context, c Command, started time.Time) (Re
 	}
 	if !p.Isolated() {
 		s.toolchains = p.options.Toolchains.mounts
-	} else if s.system, s.toolchains, err = p.prepared.systemMounts(p.options.Toolchains); err != nil {
+	} else if s.system, s.toolchains, err = p.prepared.systemMounts(p.options.Toolchains, c); err != nil {
 		return Result{}, err
 	}
 	r, err := p.start(ctx, s, started)
@@ -301,8 +301,7 @@ func (b *localBackend) Start(_ context.Context, l Launch) (Instance, error) {
 	b.cmd.Env, b.cmd.ExtraFiles = []string{}, l.Files
 	i := &localInstance{localBackend: b, waited: make(chan error, 1)}
 	forked := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
+	onThread(func() {
 		if mapped := b.session.mapped; len(mapped) == 0 || b.session.overlays != nil {
 			defer runtime.UnlockOSThread()
 		} else if err := attachMapped(mapped); err != nil {
@@ -314,25 +313,38 @@ func (b *localBackend) Start(_ context.Context, l Launch) (Instance, error) {
 		if err == nil {
 			i.waited <- b.cmd.Wait()
 		}
-	}()
+	})
 	if err := <-forked; err != nil {
 		return nil, fmt.Errorf("sandbox: start the sandbox process: %w", err)
 	}
 	return i, nil
 }
 
+// onThread calls f in a goroutine that is locked to a thread, which ends with the goroutine unless f
+// unlocks it. The main thread cannot end, so it is not used.
+func onThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			f()
+			return
+		}
+		locked := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			close(locked)
+			f()
+		}()
+		<-locked
+		runtime.UnlockOSThread()
+	}()
+}
+
 // PID implements Instance.
 func (i *localInstance) PID() (int, error) { return i.session.findInit() }
 
 // Wait implements Instance.
-func (i *localInstance) Wait() error {
-	err := <-i.waited
-	select {
-	case err = <-i.session.unmapped:
-	default:
-	}
-	return err
-}
+func (i *localInstance) Wait() error { return <-i.waited }
 
 // Kill implements Instance.
 func (i *localInstance) Kill() { _ = i.cmd.Process.Kill() }
@@ -554,6 +566,11 @@ func (r *run) result(o outcome, waitErr error) (Result, error) {
 	case o.verdict.canceled != nil:
 		return res, fmt.Errorf("sandbox: command cancelled: %w", o.verdict.canceled)
 	case !o.verdict.given() && (o.failed != "" || !o.ready):
+		select {
+		case reason := <-r.session.unmapped: // the cause of what the helper reports
+			o.failed = reason.Error()
+		default:
+		}
 		err := r.setupError(o.failed, res.Stderr, waitErr)
 		if o.refused {
 			err = &overlayError{err}

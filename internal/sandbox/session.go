@@ -27,8 +27,9 @@ type session struct {
 	// mapped contains mounts with id mappings, by host path; nil if the command runs as the
 	// worker's user. They are closed as soon as the child has started.
 	mapped map[string]*os.File
-	// unmapped receives the reason why the id mappings could not be written.
-	unmapped chan error
+	// writeMappings writes the id mappings of a process; unmapped receives the reason if it fails.
+	writeMappings func(pid int) error
+	unmapped      chan error
 	// overlays are created by the child; nil without bases.
 	overlays []overlay
 	// system are the mounts of the system directories and of /etc, toolchains those from the runner's
@@ -48,7 +49,7 @@ type session struct {
 func newSession(c Command, executable string, config helperConfig) (*session, error) {
 	s := &session{
 		command: c, executable: executable, config: config, since: time.Now(), free: freeSpace(c.Root),
-		unmapped: make(chan error, 1),
+		writeMappings: writeMappings, unmapped: make(chan error, 1),
 	}
 	// The first three or four descriptors have fixed numbers; the config is written when it is
 	// complete.

@@ -3,8 +3,10 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,6 +38,11 @@ func (s *session) mapMounts() (bool, error) {
 			continue
 		}
 		file, err := mappedMount(path, path)
+		if err != nil {
+			for _, file := range mapped {
+				_ = file.Close()
+			}
+		}
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
 			return false, nil
 		}
@@ -150,8 +157,8 @@ func attachMapped(mapped map[string]*os.File) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("detach mounts from the host: %w", err)
 	}
-	for path, file := range mapped {
-		if err := attach(int(file.Fd()), path); err != nil {
+	for _, path := range slices.Sorted(maps.Keys(mapped)) { // parents before children
+		if err := attach(int(mapped[path].Fd()), path); err != nil {
 			return fmt.Errorf("attach %s: %w", path, err)
 		}
 	}
@@ -173,9 +180,8 @@ func (s *session) mapUsers() (blockFD int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := writeMappings(pid); err != nil {
-			s.unmapped <- err
-			_ = unix.Kill(pid, unix.SIGKILL) // its parent waits for this pipe, so this is not another process
+		if err := s.writeMappings(pid); err != nil {
+			s.unmapped <- err // without mappings, bwrap cannot build the sandbox
 		}
 		return pid, w.Close()
 	}

@@ -1,12 +1,13 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -35,18 +36,25 @@ func TestCommandsOfRootRunAsNobody(t *testing.T) {
 	require.Equal(t, "rlimit", feature(t, p, "number of processes").By)
 }
 
-func TestASandboxWhoseUsersCannotBeMappedEndsWithTheReason(t *testing.T) {
-	stranger := exec.Command("sleep", "600") // in the namespace of the test, which has its mappings
-	require.NoError(t, stranger.Start())
-	s := &session{unmapped: make(chan error, 1), findInit: func() (int, error) { return stranger.Process.Pid, nil }}
+func TestASandboxWhoseUsersCannotBeMappedFailsWithTheReason(t *testing.T) {
+	p := isolated(t)
+	if !p.mapUsers {
+		t.Skip("only root maps users")
+	}
+	root := t.TempDir()
+	c, err := p.complete(Command{Root: root, Shell: "echo ran >ran"})
+	require.NoError(t, err)
+	s, err := newSession(c, p.executable, initialConfig(c, p.seccomp, p.landlock))
+	require.NoError(t, err)
 	defer s.close()
-	_, err := s.mapUsers()
+	s.writeMappings = func(int) error { return errors.New("the mappings were refused") }
+	s.system, s.toolchains, err = p.prepared.systemMounts(p.options.Toolchains, c)
 	require.NoError(t, err)
-	i := &localInstance{localBackend: &localBackend{session: s}, waited: make(chan error, 1)}
-	_, err = i.PID()
+	r, err := p.start(t.Context(), s, time.Now())
 	require.NoError(t, err)
-	i.waited <- stranger.Wait()
-	require.ErrorContains(t, i.Wait(), "map the users of a sandbox: ")
+	_, err = r.complete(t.Context())
+	require.ErrorContains(t, err, "could not isolate the command: the mappings were refused")
+	require.NoFileExists(t, filepath.Join(root, "ran"))
 }
 
 func TestKernelItselfBoundsProcesses(t *testing.T) {

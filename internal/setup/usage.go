@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/internal/config"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 )
 
 // HostUsage is the disk space that one kind of data takes on this host.
@@ -32,6 +33,7 @@ func UsageOfHost(ctx context.Context, cfg *config.Config, dataDir string) ([]Hos
 		{"repositories", filepath.Join(cache, "repos"), 0, 0, "by the worker, after " + days(CacheAge) + " without use"},
 		{"unpacked environments", filepath.Join(cache, "environments"), 0, e.Disk.Int64(), "by the worker, after " + days(e.Age) + " without use (environment.age, disk, count)"},
 		{"downloads of setups", filepath.Join(cache, "downloads"), 0, e.Disk.Int64() / downloadsShare, "by the worker, after " + days(e.Age) + " without use"},
+		{"files of the system that commands see", filepath.Join(cache, "system"), 0, 0, "by the worker, after " + days(sandbox.PreparedAge) + " without use"},
 		{"build caches", filepath.Join(cache, "build"), 0, s.CacheSize.Int64(), "by the worker, after " + days(s.CacheAge) + " without use (execution.sandbox.cache_age, cache_size)"},
 	}
 	if cfg.Artifacts.URL == "" {

@@ -295,7 +295,7 @@ func admit(ctx context.Context, tx *shortTx, r Reservation, call db.LockCallOfTu
 		Limited: g.limited, Warnings: rowconv.Convert(g.near, func(n near) Warning { return n.Warning }),
 	}
 	q, batch := newBatch(tx)
-	// First, because whoever holds the locks of budgets may wait for those of the other statements.
+	// First, because a transaction that has locked budgets may wait for the locks of the other statements.
 	if locked {
 		batch.queue(q.AddToBudgets(ctx, addition(now, 0, 0, out.Tokens, out.MicroUSD)))
 	} else {

@@ -253,7 +253,7 @@ func measureMany(ctx context.Context, h *benchStack, o options, all *results, sa
 		}
 	}
 	if slices.Contains(o.sections, sectionSlope) {
-		if all.Slope, err = measureSlope(ctx, h, o.slope, say); err != nil {
+		if all.Slope, err = measureSlope(ctx, h, o, say); err != nil {
 			return err
 		}
 	}

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/rocketgpt/orchestrator/internal/devstack"
 )
 
 const (
@@ -21,33 +24,82 @@ type slopeResult struct {
 	Marks []slopeMark `json:"marks"`
 }
 
+// slopeMark has the cost after some runs, and that of the tenth run in a new database at the same
+// time: the speed of a virtual machine varies more than the cost does.
 type slopeMark struct {
-	Before int     `json:"runs_before"`
-	WallMS int64   `json:"wall_ms_median"`
-	CPU    float64 `json:"cpu_seconds_per_run"`
+	Before int       `json:"runs_before"`
+	Old    slopeCost `json:"old"`
+	New    slopeCost `json:"new"`
+}
+
+type slopeCost struct {
+	WallMS    int64   `json:"wall_ms_median"`
+	CPU       float64 `json:"cpu_seconds_per_run"`
+	Processes []usage `json:"processes"` // of all measured runs
+}
+
+// of returns the CPU milliseconds of a run in the processes of a role, with or without their children.
+func (c slopeCost) of(role devstack.Role, children bool) string {
+	for _, p := range c.Processes {
+		if p.Role == string(role) {
+			seconds := p.CPU
+			if children {
+				seconds = p.Children
+			}
+			return fmt.Sprintf("%.0f", 1000*seconds/slopeRuns)
+		}
+	}
+	return "-"
 }
 
 // measureSlope measures runs with a model that responds immediately, from the tenth to the last of many in one
 // database.
-func measureSlope(ctx context.Context, h *benchStack, runs int, say func(string, ...any)) (*slopeResult, error) {
+func measureSlope(ctx context.Context, h *benchStack, o options, say func(string, ...any)) (*slopeResult, error) {
 	r := &slopeResult{}
 	done := 0
 	for i := range slopeMarks + 1 {
-		until := slopeFirst + (runs-slopeRuns-slopeFirst)*i/slopeMarks
+		until := slopeFirst + (o.slope-slopeRuns-slopeFirst)*i/slopeMarks
 		say("%d runs", max(0, until-done))
 		if err := h.many(ctx, until-done); err != nil {
 			return nil, err
 		}
 		done = max(done, until)
 		say("%d runs one at a time, after %d", slopeRuns, done)
-		p, err := h.product(ctx, 0, slopeRuns, false)
-		if err != nil {
+		m := slopeMark{Before: done}
+		var err error
+		if m.Old, err = h.slopeCost(ctx); err != nil {
 			return nil, err
 		}
-		r.Marks = append(r.Marks, slopeMark{Before: done, WallMS: p.WallMS, CPU: p.Load.Total / slopeRuns})
+		if m.New, err = newCost(ctx, o, say); err != nil {
+			return nil, err
+		}
+		r.Marks = append(r.Marks, m)
 		done += slopeRuns
 	}
 	return r, nil
+}
+
+func (h *benchStack) slopeCost(ctx context.Context) (slopeCost, error) {
+	p, err := h.product(ctx, 0, slopeRuns, false)
+	if err != nil {
+		return slopeCost{}, err
+	}
+	return slopeCost{WallMS: p.WallMS, CPU: p.Load.Total / slopeRuns, Processes: p.Load.Processes}, nil
+}
+
+// newCost measures the cost from the tenth run on in a new database.
+func newCost(ctx context.Context, o options, say func(string, ...any)) (cost slopeCost, err error) {
+	h, err := startStack(ctx, o, say)
+	if h != nil {
+		defer func() { err = errors.Join(err, h.close(ctx)) }()
+	}
+	if err != nil {
+		return cost, err
+	}
+	if err := h.many(ctx, slopeFirst); err != nil {
+		return cost, err
+	}
+	return h.slopeCost(ctx)
 }
 
 // many completes runs, some at once.
@@ -70,11 +122,25 @@ func (r *slopeResult) print(out io.Writer) error {
 	if r == nil {
 		return nil
 	}
-	t := newTable(out, fmt.Sprintf("The cost of a run, %d of them one at a time, after many others in the same database (aim: within %.0f %% of the first)", slopeRuns, 100*aimSlope),
-		"RUNS BEFORE", "WALL MEDIAN", "RATIO", "CPU OF A RUN", "RATIO")
-	first := r.Marks[0]
+	t := newTable(out, fmt.Sprintf("The cost of a run, %d of them one at a time, after many others in the same database and after %d in a new one (aim: within %.0f %% of that)", slopeRuns, slopeFirst, 100*aimSlope),
+		"RUNS BEFORE", "WALL MEDIAN", "IN A NEW ONE", "RATIO", "CPU OF A RUN", "IN A NEW ONE", "RATIO")
 	for _, m := range r.Marks {
-		t.row(fmt.Sprint(m.Before), ms(m.WallMS), ratio(float64(m.WallMS)/float64(first.WallMS)), fmt.Sprintf("%.0f ms", 1000*m.CPU), ratio(m.CPU/first.CPU))
+		t.row(fmt.Sprint(m.Before), ms(m.Old.WallMS), ms(m.New.WallMS), ratio(float64(m.Old.WallMS)/float64(m.New.WallMS)),
+			fmt.Sprintf("%.0f ms", 1000*m.Old.CPU), fmt.Sprintf("%.0f ms", 1000*m.New.CPU), ratio(m.Old.CPU/m.New.CPU))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	t = newTable(out, "CPU milliseconds of such a run: in the same database / in a new one", "RUNS BEFORE", "WORKER", "CHILDREN", "TEMPORAL", "POSTGRES", "SERVER")
+	for _, m := range r.Marks {
+		row := []string{fmt.Sprint(m.Before)}
+		for _, part := range []struct {
+			role     devstack.Role
+			children bool
+		}{{devstack.RoleWorker, false}, {devstack.RoleWorker, true}, {devstack.RoleTemporal, false}, {devstack.RolePostgres, false}, {devstack.RoleServer, false}} {
+			row = append(row, m.Old.of(part.role, part.children)+" / "+m.New.of(part.role, part.children))
+		}
+		t.row(row...)
 	}
 	return t.Flush()
 }
