@@ -3,9 +3,11 @@ package sandbox
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -69,10 +71,9 @@ func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
 // their source paths. For that, Go copies the page tables of the whole worker, which takes the
 // longer, the more memory that has.
 func withOverlays(s *session, command []string, mounts []mount) *exec.Cmd {
-	for _, m := range mounts {
-		if file := s.mapped[m.Source]; file != nil {
-			m.FD = s.pass(file)
-			s.config.Mounts = append(s.config.Mounts, m)
+	for _, source := range slices.Sorted(maps.Keys(s.mapped)) { // parents before children
+		if slices.ContainsFunc(mounts, func(m mount) bool { return m.Source == source }) {
+			s.config.Mounts = append(s.config.Mounts, mount{Source: source, FD: s.pass(s.mapped[source])})
 		}
 	}
 	s.config.Next = command

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -57,25 +58,53 @@ type prepared struct {
 	stamp      string            // of the host's /etc at that time
 }
 
-// open finds the directory that contains the prepared ones: in the data folder, if there is one that
-// belongs to this user, or in the user's cache directory.
-func (p *prepared) open() (err error) {
+// open finds the directory that contains the prepared ones: in the data folder, or else in the user's
+// cache directory or, without one, in the directory for temporary files.
+func (p *prepared) open() error {
 	if p.base != "" {
 		return nil
 	}
+	var tried []error
+	for _, base := range p.candidates() {
+		err := os.MkdirAll(base, 0o700)
+		if err == nil {
+			err = ownDirectory(base)
+		}
+		if err == nil {
+			p.base = base
+			return nil
+		}
+		tried = append(tried, err)
+	}
+	return fmt.Errorf("sandbox: no directory for the files that all commands see: %w", errors.Join(tried...))
+}
+
+func (p *prepared) candidates() []string {
+	var all []string
 	if info, err := os.Stat(p.dataDir); err == nil && info.IsDir() {
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == unix.Geteuid() {
-			dir, err := filepath.Abs(p.dataDir)
-			p.base = filepath.Join(dir, "cache", "system")
-			return err
+		// Root does not leave its files in the data folder of another user, such as when it runs a
+		// diagnosis.
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && (unix.Geteuid() != 0 || stat.Uid == 0) {
+			all = append(all, filepath.Join(p.dataDir, "cache", "system"))
 		}
 	}
 	if dir, err := os.UserCacheDir(); err == nil && filepath.IsAbs(dir) {
-		p.base = filepath.Join(dir, "rgpt", "system")
-		return nil
+		all = append(all, filepath.Join(dir, "rgpt", "system"))
 	}
-	p.base, err = os.MkdirTemp("", "rgpt-system-")
-	return err
+	return append(all, filepath.Join(os.TempDir(), fmt.Sprint("rgpt-system-", unix.Geteuid())))
+}
+
+// ownDirectory returns an error if a directory belongs to another user, who could change what
+// commands see.
+func ownDirectory(path string) error {
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR || int(stat.Uid) != unix.Geteuid() {
+		return fmt.Errorf("%s is not a directory of user %d", path, unix.Geteuid())
+	}
+	return nil
 }
 
 // systemMounts returns the mounts of the system directories and of /etc, and those of the
@@ -84,7 +113,7 @@ func (p *prepared) systemMounts(t Toolchains, c Command) (system, toolchains []m
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.open(); err != nil {
-		return nil, nil, fmt.Errorf("sandbox: find a directory for the files that all commands see: %w", err)
+		return nil, nil, err
 	}
 	due := time.Since(p.checked) > etcCheck
 	if due {
@@ -99,6 +128,9 @@ func (p *prepared) systemMounts(t Toolchains, c Command) (system, toolchains []m
 		p.readEtc()
 	}
 	etc, err := p.etcFor(mountPoints(c))
+	if due {
+		p.sweep()
+	}
 	return slices.Concat(systemDirMounts(), etc), p.toolchains, err
 }
 
@@ -157,7 +189,7 @@ func (p *prepared) etcFor(points []entry) ([]mount, error) {
 func mountPoints(c Command) []entry {
 	var points []entry
 	for _, m := range c.Mounts {
-		if !within(m.Inside, "/etc") || m.Inside == "/etc" {
+		if !within(m.Inside, "/etc") {
 			continue
 		}
 		e := entry{Path: strings.TrimPrefix(m.Inside, "/etc/"), Mode: 0o444}
@@ -251,18 +283,43 @@ func (p *prepared) directory(entries []entry) (string, error) {
 	}
 	dir := filepath.Join(p.base, hex.EncodeToString(hash.Sum(nil)[:16]))
 	touch(dir)
-	if _, err := os.Lstat(dir); err == nil {
+	if holds(dir, entries) {
 		return dir, nil
 	}
+	p.discard(filepath.Base(dir)) // what a loss of power or a person left of it
 	if err := p.write(dir, entries); err != nil {
 		return "", fmt.Errorf("sandbox: prepare a directory for commands: %w", err)
 	}
-	p.sweep()
 	return dir, nil
 }
 
-// write writes the entries beside dir and renames the result, so that dir is complete, also after a
-// loss of power.
+// holds reports whether a directory has these entries.
+func holds(dir string, entries []entry) bool {
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Path)
+		info, err := os.Lstat(path)
+		if err != nil || info.Mode().Type() != e.Mode.Type() {
+			return false
+		}
+		var data []byte
+		switch {
+		case e.Mode.IsDir():
+		case e.Mode&fs.ModeSymlink != 0:
+			var target string
+			target, err = os.Readlink(path)
+			data = []byte(target)
+		default:
+			data, err = os.ReadFile(path)
+		}
+		if err != nil || !bytes.Equal(data, e.Data) {
+			return false
+		}
+	}
+	info, err := os.Stat(dir)
+	return err == nil && info.IsDir()
+}
+
+// write writes the entries beside dir and renames the result, so that dir is complete.
 func (p *prepared) write(dir string, entries []entry) (err error) {
 	if err := os.MkdirAll(p.base, 0o700); err != nil {
 		return err
@@ -272,8 +329,13 @@ func (p *prepared) write(dir string, entries []entry) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temporary)) }()
+	root, err := os.OpenRoot(temporary)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	for _, e := range entries {
-		if err := e.write(temporary); err != nil {
+		if err := e.write(root); err != nil {
 			return err
 		}
 	}
@@ -288,41 +350,31 @@ func (p *prepared) write(dir string, entries []entry) (err error) {
 	return nil
 }
 
-// openToAll lets all users read the directories of a tree, regardless of the umask, and waits until
-// the tree is on disk.
+// openToAll lets all users read the directories of a tree, regardless of the umask.
 func openToAll(root string) error {
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			err = os.Chmod(path, 0o755)
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	file, err := os.Open(root) //nolint:gosec // a directory of this program's own
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return unix.Syncfs(int(file.Fd()))
 }
 
-func (e entry) write(dir string) error {
-	path := filepath.Join(dir, e.Path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+// write writes an entry below a root, also if a link in a copied directory leads elsewhere.
+func (e entry) write(root *os.Root) error {
+	if err := root.MkdirAll(filepath.Dir(e.Path), 0o755); err != nil {
 		return err
 	}
 	switch {
 	case e.Mode.IsDir():
-		return os.MkdirAll(path, 0o755)
+		return root.MkdirAll(e.Path, 0o755)
 	case e.Mode&fs.ModeSymlink != 0:
-		return os.Symlink(string(e.Data), path)
+		return root.Symlink(string(e.Data), e.Path)
 	}
-	if err := os.WriteFile(path, e.Data, 0o600); err != nil {
+	if err := root.WriteFile(e.Path, e.Data, 0o600); err != nil {
 		return err
 	}
-	return os.Chmod(path, e.Mode.Perm())
+	return root.Chmod(e.Path, e.Mode.Perm())
 }
 
 // touch marks a directory as used. If that fails, it does not exist, and will be noticed.
@@ -343,11 +395,15 @@ func (p *prepared) sweep() {
 		if info, err := d.Info(); err != nil || time.Since(info.ModTime()) < PreparedAge {
 			continue
 		}
-		// It gets another name first: no worker must use a part of it.
-		old := filepath.Join(p.base, "old-"+strings.TrimPrefix(d.Name(), "old-"))
-		if os.Rename(filepath.Join(p.base, d.Name()), old) == nil {
-			_ = os.RemoveAll(old)
-		}
+		p.discard(d.Name())
+	}
+}
+
+// discard removes a directory. It gets another name first: no worker must use a part of it.
+func (p *prepared) discard(name string) {
+	old := filepath.Join(p.base, "old-"+strings.TrimPrefix(name, "old-"))
+	if os.Rename(filepath.Join(p.base, name), old) == nil {
+		_ = os.RemoveAll(old) // what remains is swept later
 	}
 }
 
@@ -360,7 +416,10 @@ func (p *prepared) etcEntries() (entries []entry, large []mount) {
 	}
 	for _, name := range etcFiles {
 		path := filepath.Join(p.host, name)
-		if e, err := etcFile(name, path); err == nil && public(path) {
+		if !public(path) {
+			continue
+		}
+		if e, err := etcFile(name, path); err == nil {
 			entries = append(entries, e)
 		}
 	}
@@ -406,7 +465,7 @@ func etcFile(name, path string) (entry, error) {
 // etcDir returns a copy of what is public in a directory, or false if it is too large or changes
 // meanwhile.
 func etcDir(name, source string) (entries []entry, ok bool) {
-	bytes := 0
+	size := 0
 	err := filepath.WalkDir(source, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == source {
 			return err
@@ -433,9 +492,9 @@ func etcDir(name, source string) (entries []entry, ok bool) {
 				return err
 			}
 		}
-		bytes += len(e.Data)
+		size += len(e.Data)
 		entries = append(entries, e)
-		if bytes > etcDirBytes || len(entries) > etcDirFiles {
+		if size > etcDirBytes || len(entries) > etcDirFiles {
 			return errTooLarge
 		}
 		return nil

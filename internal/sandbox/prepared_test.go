@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,47 @@ func TestARelativeDataFolderWorks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "sandbox\n", shellOutput(t, p, "id -un"))
 	require.DirExists(t, "data/cache/system")
+	require.True(t, feature(t, p, "overlay").Available)
+	above, err := os.Getwd()
+	require.NoError(t, err)
+	_, err = p.Run(t.Context(), Command{Root: t.TempDir(), Shell: "true", Mounts: []Mount{{Host: above, Inside: "/srv/above"}}})
+	require.ErrorContains(t, err, "it contains the data folder")
+}
+
+func TestAPreparedDirectoryThatIsIncompleteIsMadeAgain(t *testing.T) {
+	host := sandboxtest.RealDir(t)
+	sandboxtest.WriteFiles(t, host, map[string]string{"os-release": "first"})
+	p := newPrepared(t, host)
+	dir := copyOfEtc(t, p)
+	require.NoError(t, os.Truncate(filepath.Join(dir, "os-release"), 0)) // as after a loss of power
+	require.Equal(t, dir, copyOfEtc(t, &prepared{base: p.base, host: host}))
+	require.Equal(t, "first", content(t, filepath.Join(dir, "os-release")))
+}
+
+func TestMountPointsAreNotMadeThroughLinks(t *testing.T) {
+	host, outside := sandboxtest.RealDir(t), sandboxtest.RealDir(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(host, "alternatives"), 0o755))
+	require.NoError(t, os.Symlink(outside, filepath.Join(host, "alternatives", "java")))
+	_, _, err := newPrepared(t, host).systemMounts(Toolchains{}, Command{Mounts: []Mount{{Host: host, Inside: "/etc/alternatives/java/conf"}}})
+	require.ErrorContains(t, err, "prepare a directory for commands")
+	require.NoDirExists(t, filepath.Join(outside, "conf"))
+}
+
+func TestPreparedDirectoriesAreOnlyInDirectoriesOfThisUser(t *testing.T) {
+	own := t.TempDir()
+	require.NoError(t, ownDirectory(own))
+	link := filepath.Join(own, "link")
+	require.NoError(t, os.Symlink(own, link))
+	require.Error(t, ownDirectory(link))
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make directories of other users")
+	}
+	data := sandboxtest.Mkdir(t, own, "data")
+	require.NoError(t, os.Chown(data, 65534, 65534))
+	require.Error(t, ownDirectory(data))
+	require.NotContains(t, strings.Join((&prepared{dataDir: data}).candidates(), " "), data)
+	require.NoError(t, os.Chown(data, 0, 0))
+	require.Equal(t, filepath.Join(data, "cache", "system"), (&prepared{dataDir: data}).candidates()[0])
 }
 
 func TestPreparedDirectoriesThatWereDeletedAreMadeAgain(t *testing.T) {

@@ -89,6 +89,7 @@ func (h *benchStack) slopeCost(ctx context.Context) (slopeCost, error) {
 
 // newCost measures the cost from the tenth run on in a new database.
 func newCost(ctx context.Context, o options, say func(string, ...any)) (cost slopeCost, err error) {
+	o.keep, o.sections = false, []string{sectionSlope}
 	h, err := startStack(ctx, o, say)
 	if h != nil {
 		defer func() { err = errors.Join(err, h.close(ctx)) }()
