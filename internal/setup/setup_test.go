@@ -529,19 +529,19 @@ func TestADataFolderThatSomebodyElseMadeIsNotUsed(t *testing.T) {
 func TestSecretsOfTheConfigurationAreNeverShown(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "key")
-	require.NoError(t, os.WriteFile(file, []byte("key-of-a-file-1234\n"), 0o600))
-	t.Setenv("SETUP_TEST_KEY", "key-of-a-variable-1234")
-	t.Setenv("SETUP_TEST_TEMPORAL", "key-of-temporal-1234")
+	require.NoError(t, os.WriteFile(file, []byte("key-of-a-file-canary\n"), 0o600))
+	t.Setenv("SETUP_TEST_KEY", "key-of-a-variable-canary")
+	t.Setenv("SETUP_TEST_TEMPORAL", "key-of-temporal-canary")
 	cfg := config.Default()
-	cfg.Models.Providers["a"] = config.Provider{Kind: "compatible", APIKeyEnv: "SETUP_TEST_KEY", Headers: map[string]string{"X-Key": "key-of-a-header-1234"}}
+	cfg.Models.Providers["a"] = config.Provider{Kind: "compatible", APIKeyEnv: "SETUP_TEST_KEY", Headers: map[string]string{"X-Key": "key-of-a-header-canary"}}
 	cfg.Models.Providers["b"] = config.Provider{Kind: "compatible", APIKeyFile: file}
 	cfg.Temporal.APIKeyEnv = "SETUP_TEST_TEMPORAL"
-	cfg.Database.URL = "postgres://u:password-1234@127.0.0.1/db"
-	cfg.Git.Remote = "https://u:remote-password-5-1234@git.example.com/app"
+	cfg.Database.URL = "postgres://u:password-canary@127.0.0.1/db"
+	cfg.Git.Remote = "https://u:remote-password-5-canary@git.example.com/app"
 	cfg.Logging.Dir = dir
 	service, err := setup.StartService(context.WithoutCancel(t.Context()), cfg, "test")
 	require.NoError(t, err)
-	for _, secret := range []string{"key-of-a-file-1234", "key-of-a-variable-1234", "key-of-a-header-1234", "key-of-temporal-1234", "password-1234", "remote-password-5-1234"} {
+	for _, secret := range []string{"key-of-a-file-canary", "key-of-a-variable-canary", "key-of-a-header-canary", "key-of-temporal-canary", "password-canary", "remote-password-5-canary"} {
 		require.NotContains(t, telemetry.Redact("it is "+secret+"!"), secret)
 		service.Log.Log(t.Context(), slog.LevelInfo, "it is "+secret)
 	}
@@ -552,7 +552,7 @@ func TestSecretsOfTheConfigurationAreNeverShown(t *testing.T) {
 	for _, l := range logs {
 		text, err := os.ReadFile(l)
 		require.NoError(t, err)
-		require.NotContains(t, string(text), "1234")
+		require.NotContains(t, string(text), "canary")
 	}
 }
 
