@@ -131,6 +131,7 @@ func TestAPreparedDirectoryThatIsIncompleteIsMadeAgain(t *testing.T) {
 	sandboxtest.WriteFiles(t, host, map[string]string{"os-release": "first"})
 	p := newPrepared(t, host)
 	dir := copyOfEtc(t, p)
+	require.NoError(t, os.Chmod(filepath.Join(dir, "os-release"), 0o600))
 	require.NoError(t, os.Truncate(filepath.Join(dir, "os-release"), 0)) // as after a loss of power
 	require.Equal(t, dir, copyOfEtc(t, &prepared{base: p.base, host: host}))
 	require.Equal(t, "first", content(t, filepath.Join(dir, "os-release")))
@@ -171,7 +172,7 @@ func TestPreparedDirectoriesThatWereDeletedAreMadeAgain(t *testing.T) {
 	}
 	show := func() {
 		t.Helper()
-		require.Contains(t, shellOutput(t, p, "cat /etc/passwd; ls /opt/*/bin"), "sandbox:x:1000")
+		require.Contains(t, shellOutput(t, p, "cat /etc/passwd"), "sandbox:x:1000")
 	}
 	show()
 	require.DirExists(t, filepath.Join(data, "cache", "system"))
