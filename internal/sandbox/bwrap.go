@@ -40,7 +40,7 @@ func bubblewrap(s *session, bwrap string) (*exec.Cmd, error) {
 	}
 	s.findInit = func() (int, error) { return readChildPID(info.read) }
 	args = append(args, "--info-fd", strconv.Itoa(info.childFD))
-	if s.mapped != nil && s.overlays == nil {
+	if s.mappedByWorker() {
 		block, err := s.mapUsers()
 		if err != nil {
 			return nil, err

@@ -34,7 +34,8 @@ type Options struct {
 	Toolchains Toolchains
 	// DataDir is the worker's data folder, or "" if it has none. No command sees it or a directory
 	// above it. Overlays are tested in it, and cache/system in it contains the files that all commands
-	// see alike; without a data folder, rgpt/system in the user's cache directory does.
+	// see alike. Without a data folder, or if it belongs to another user and the worker is root,
+	// rgpt/system in the user's cache directory or a directory for temporary files does.
 	DataDir string
 	// CacheDir is a host directory for build caches that all commands of this runner may write to,
 	// or "" for caches that last for one command. Commands that share it must trust each other: one
@@ -302,9 +303,9 @@ func (b *localBackend) Start(_ context.Context, l Launch) (Instance, error) {
 	i := &localInstance{localBackend: b, waited: make(chan error, 1)}
 	forked := make(chan error, 1)
 	onThread(func() {
-		if mapped := b.session.mapped; len(mapped) == 0 || b.session.overlays != nil {
+		if !b.session.mappedByWorker() {
 			defer runtime.UnlockOSThread()
-		} else if err := attachMapped(mapped); err != nil {
+		} else if err := attachMapped(b.session.mapped); err != nil {
 			forked <- err
 			return
 		}

@@ -148,6 +148,9 @@ func newMapping(o owner) (*os.File, error) {
 	return file, err
 }
 
+// mappedByWorker reports whether bwrap creates the user namespace, and the worker writes its mappings.
+func (s *session) mappedByWorker() bool { return s.mapped != nil && s.overlays == nil }
+
 // attachMapped gives this thread, which must end with its goroutine, a mount namespace of its own in
 // which mapped mounts cover their host paths. The child that the thread starts inherits it.
 func attachMapped(mapped map[string]*os.File) error {
