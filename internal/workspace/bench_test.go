@@ -104,3 +104,31 @@ func benchRun(b *testing.B, m *Manager, repo contract.Repo, ws contract.Workspac
 	require.NoError(b, err)
 	require.NoError(b, m.CleanUp(b.Context(), fmt.Sprint(run)))
 }
+
+// The release of a run into a repository that has the branches of earlier runs: the CPU time of all
+// processes must hardly depend on their number.
+func BenchmarkPublish(b *testing.B) {
+	for _, branches := range []int{10, 2000} {
+		b.Run(fmt.Sprintf("branches=%d", branches), func(b *testing.B) {
+			m := newManager(b)
+			repo, ws := start(b, m, newRepo(b, map[string]string{"a.txt": "a\n"}))
+			publish := func(n int) {
+				after := toolCall(b, m, ws, fmt.Sprint(n), "b.txt", fmt.Sprint(n))
+				require.NoError(b, m.CleanUp(b.Context(), fmt.Sprint(n)))
+				commit, err := m.Commits(b.Context(), repo, []contract.Workspace{after}, []CommitMessage{{Subject: "Change"}})
+				require.NoError(b, err)
+				require.NoError(b, m.Publish(b.Context(), repo, commit, fmt.Sprintf("rgpt/run-%d", n), PublishOptions{}))
+			}
+			n := 0
+			for ; n < branches; n++ {
+				publish(n)
+			}
+			began := cpuTime(b)
+			for b.Loop() {
+				n++
+				publish(n)
+			}
+			b.ReportMetric(float64((cpuTime(b)-began).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+		})
+	}
+}

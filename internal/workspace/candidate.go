@@ -385,7 +385,7 @@ func (m *Manager) PushCandidate(ctx context.Context, remote string, commit, bran
 	if err := r.checkSource(ctx); err != nil {
 		return err
 	}
-	return r.push(ctx, r.source, commit, ref, "")
+	return r.push(ctx, r.source, update{commit: commit, ref: ref})
 }
 
 // QueueMessage is the message of the commit that merges a pull request into a candidate.

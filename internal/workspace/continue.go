@@ -154,7 +154,7 @@ func (m *Manager) Pushed(ctx context.Context, repo contract.Repo, c Continued) (
 	}
 	out, err := m.takePushed(ctx, r, at, repo, c, there)
 	if err == nil && here != there {
-		err = r.push(ctx, r.source, there, ref, c.Released)
+		err = r.push(ctx, r.source, update{commit: there, ref: ref, replaces: c.Released, from: ref})
 	}
 	return out, err
 }

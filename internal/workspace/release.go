@@ -146,7 +146,7 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 		return err
 	}
 	for _, to := range targets {
-		if err := r.push(ctx, to, commit, ref, options.Replaces); err != nil {
+		if err := r.push(ctx, to, update{commit: commit, ref: ref, replaces: options.Replaces, from: namedRef(repo.Branch)}); err != nil {
 			return err
 		}
 	}
@@ -296,28 +296,59 @@ func unknownRemote(name string, repo source) error {
 	return fault.New(contract.ClassConfig, contract.CodeInvalidConfig, "%s has no remote %q; specify an existing remote (git remote -v) or a URL", repo, name)
 }
 
-// push sets a reference in a repository to a commit if the reference does not exist or is at the
-// commit to replace. The push itself determines which.
-func (r *mirror) push(ctx context.Context, to source, commit, ref, replaces string) error {
-	err := r.tryPush(ctx, to, commit, ref, "")
-	if replaces == "" || replaces == commit || err == nil {
-		return err
-	}
-	if there, lookErr := r.refAt(ctx, to, ref); lookErr != nil || there != replaces {
-		return err // it describes the conflict
-	}
-	return r.tryPush(ctx, to, commit, ref, replaces)
+// update sets a reference of another repository to a commit.
+type update struct {
+	commit, ref string
+	// replaces is the commit that the reference may be at; empty: it must not exist.
+	replaces string
+	// from is a reference, which may be ref itself, with commits on which this one is based; empty: unknown.
+	from string
 }
 
-func (r *mirror) tryPush(ctx context.Context, to source, commit, ref, lease string) error {
-	err := r.runPush(ctx, to, commit, ref, lease)
+// push updates a reference of a repository if it does not exist or is at the commit to replace. The push
+// itself determines which.
+func (r *mirror) push(ctx context.Context, to source, u update) error {
+	again := u.replaces != "" && u.replaces != u.commit
+	replaces := u.replaces
+	u.replaces = ""
+	err := r.tryPush(ctx, to, u)
+	if !again || err == nil {
+		return err
+	}
+	if there, lookErr := r.refAt(ctx, to, u.ref); lookErr != nil || there != replaces {
+		return err // it describes the conflict
+	}
+	u.replaces = replaces
+	return r.tryPush(ctx, to, u)
+}
+
+func (r *mirror) tryPush(ctx context.Context, to source, u update) error {
+	hidden := hiddenRefs(to, u)
+	err := r.runPush(ctx, to, u, hidden)
+	if needsHistory(err) && len(hidden) > 0 {
+		err = r.runPush(ctx, to, u, nil) // with the commits of all branches in common
+	}
 	if needsHistory(err) {
 		// The other side lacks commits below the base, and the mirror does not have them.
 		if err = r.deepen(ctx); err == nil {
-			err = r.runPush(ctx, to, commit, ref, lease)
+			err = r.runPush(ctx, to, u, nil)
 		}
 	}
-	return r.explainPush(ctx, err, to, commit, ref)
+	return r.explainPush(ctx, err, to, u)
+}
+
+// hiddenRefs are settings with which a repository on this host does not offer the branches next to the
+// pushed one, such as those of all earlier runs, as commits that both sides may have in common. With two
+// thousand of them, both sides would read three times as long as everything else in a push takes. Git
+// still refuses a name that conflicts with one of them.
+func hiddenRefs(to source, u update) [][2]string {
+	name, isBranch := strings.CutPrefix(u.ref, "refs/heads/")
+	first, _, below := strings.Cut(name, "/")
+	dir := "refs/heads/" + first
+	if to.remote() || !isBranch || !below || u.from == "" || u.from != u.ref && strings.HasPrefix(u.from, dir+"/") {
+		return nil
+	}
+	return [][2]string{{"receive.hideRefs", dir}, {"receive.hideRefs", "!" + u.ref}}
 }
 
 // refAt returns the commit of a reference in another repository, "" if it does not exist.
@@ -341,19 +372,32 @@ func (m *Manager) remoteIDs(ctx context.Context, dir string, to source, patterns
 	return parseRemoteRefs(out).ids, nil
 }
 
-// runPush pushes a commit to a reference that is at the lease or, for "", does not exist.
-func (r *mirror) runPush(ctx context.Context, to source, commit, ref, lease string) error {
+// unnamed matches revisions whose commits need not be on a branch with this name: abbreviated ids, and
+// relations to other revisions.
+var unnamed = regexp.MustCompile(`^(HEAD|[0-9a-f]{4,64})$|[~^:@]`)
+
+// namedRef returns the branch that a revision names, or "" if it may be something else. For the name of a
+// tag it returns a branch that does not exist.
+func namedRef(rev string) string {
+	if rev == "" || unnamed.MatchString(rev) {
+		return ""
+	}
+	return "refs/heads/" + strings.TrimPrefix(rev, "refs/heads/")
+}
+
+// runPush updates a reference that is at the commit to replace or, for "", does not exist. The settings
+// apply to a repository on this host.
+func (r *mirror) runPush(ctx context.Context, to source, u update, settings [][2]string) error {
 	// The lease only restricts what the push may do: it never updates a reference that someone
 	// created or moved meanwhile, which a plain push would do if it could be fast-forwarded.
-	args := []string{"push", "-q", "--no-verify", "--no-signed", "--recurse-submodules=no", "--force-with-lease=" + ref + ":" + lease}
+	args := []string{"push", "-q", "--no-verify", "--no-signed", "--recurse-submodules=no", "--force-with-lease=" + u.ref + ":" + u.replaces}
 	if !to.remote() {
-		var more [][2]string
-		if lease != "" {
-			more = append(more, [2]string{"receive.denyNonFastForwards", "false"})
+		if u.replaces != "" {
+			settings = append(settings, [2]string{"receive.denyNonFastForwards", "false"})
 		}
-		args = append(args, "--receive-pack="+r.m.server("receive-pack", more...))
+		args = append(args, "--receive-pack="+r.m.server("receive-pack", settings...))
 	}
-	args = append(args, "--", to.address, commit+":"+ref)
+	args = append(args, "--", to.address, u.commit+":"+u.ref)
 	_, err := r.run(ctx, call{args: args, allow: to.allow, address: to.contacted()})
 	return err
 }
@@ -369,24 +413,24 @@ func needsHistory(err error) bool {
 
 // explainPush returns an error that explains why a push failed. It checks again for a branch
 // created meanwhile, possibly by our own earlier attempt.
-func (r *mirror) explainPush(ctx context.Context, err error, to source, commit, ref string) error {
+func (r *mirror) explainPush(ctx context.Context, err error, to source, u update) error {
 	var ge *gitError
 	if !errors.As(err, &ge) {
 		return err
 	}
-	if there, lookErr := r.refAt(ctx, to, ref); lookErr == nil && there != "" {
-		if there == commit {
+	if there, lookErr := r.refAt(ctx, to, u.ref); lookErr == nil && there != "" {
+		if there == u.commit {
 			return nil
 		}
 		if strings.Contains(ge.stderr, "checked out") {
-			return branchConflict(to, ref, "is checked out in a work tree that a push would not update (check out another branch there)")
+			return branchConflict(to, u.ref, "is checked out in a work tree that a push would not update (check out another branch there)")
 		}
-		return branchConflict(to, ref, "is already at commit "+there)
+		return branchConflict(to, u.ref, "is already at commit "+there)
 	}
 	if strings.Contains(ge.stderr, "cannot lock ref") || strings.Contains(ge.stderr, "exists; cannot create") || strings.Contains(ge.stderr, "refname conflict") {
-		return branchConflict(to, ref, "conflicts with existing branches ("+ge.stderr+")")
+		return branchConflict(to, u.ref, "conflicts with existing branches ("+ge.stderr+")")
 	}
-	return remoteFault(err, "could not create the branch %s in %s", escapePercent(strings.TrimPrefix(ref, "refs/heads/")), escapePercent(to.String()))
+	return remoteFault(err, "could not create the branch %s in %s", escapePercent(strings.TrimPrefix(u.ref, "refs/heads/")), escapePercent(to.String()))
 }
 
 func branchConflict(to source, ref, why string) error {

@@ -83,6 +83,60 @@ func TestPublishIsIdempotentAndNeverMovesABranch(t *testing.T) {
 	}
 }
 
+// Reading the commits of all other branches would also make each push more expensive than the one before.
+func TestPublishDoesNotReadTheBranchesOfOtherRuns(t *testing.T) {
+	t.Parallel()
+	m, repo, r, stages, messages := release(t)
+	commit, err := m.Commits(t.Context(), r, stages, messages)
+	require.NoError(t, err)
+	damaged := userGit(t, repo, "commit-tree", "-m", "damaged", "HEAD^{tree}")
+	userGit(t, repo, "branch", "rgpt/run-1", damaged)
+	require.NoError(t, os.Remove(filepath.Join(repo, ".git", "objects", damaged[:2], damaged[2:])))
+	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-2", PublishOptions{}))
+	require.Equal(t, commit, userGit(t, repo, "rev-parse", "rgpt/run-2"))
+
+	require.Error(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
+	err = m.Publish(t.Context(), r, commit, "rgpt/run-2/more", PublishOptions{})
+	require.True(t, fault.Is(err, contract.CodeBranchConflict), "%v", err)
+}
+
+func TestPublishSendsOnlyNewObjectsForABranchThatContinuesAnother(t *testing.T) {
+	t.Parallel()
+	m, repo, r, stages, messages := release(t)
+	commit, err := m.Commits(t.Context(), r, stages, messages)
+	require.NoError(t, err)
+	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
+	for i, base := range []string{"rgpt/run-1", "refs/heads/rgpt/run-1", commit, commit[:12], "rgpt/run-1~1"} {
+		next, _, err := m.Resolve(t.Context(), repo, base)
+		require.NoError(t, err)
+		require.Nil(t, hiddenRefs(source{}, update{ref: "refs/heads/rgpt/x", from: namedRef(next.Branch)}), next.Branch)
+		ws, err := m.Start(t.Context(), next)
+		require.NoError(t, err)
+		after := edit(t, m, ws, fmt.Sprint(i), func(dir string) { write(t, dir, "next.txt", fmt.Sprint(i)) })
+		top, err := m.Commits(t.Context(), next, []contract.Workspace{after}, messages[:1])
+		require.NoError(t, err)
+		require.NoError(t, m.Publish(t.Context(), next, top, fmt.Sprintf("rgpt/next-%d", i), PublishOptions{}))
+	}
+	userGit(t, repo, "fsck", "--strict")
+}
+
+func TestPublishFindsABaseThatOnlyHiddenBranchesHave(t *testing.T) {
+	t.Parallel()
+	m, repo, _, _, messages := release(t)
+	userGit(t, repo, "switch", "-q", "-c", "rgpt/work")
+	write(t, repo, "a.txt", "work")
+	userGit(t, repo, "commit", "-qam", "work")
+	r, ws := start(t, m, repo)
+	r.Branch = "main" // as if the branch had been reset meanwhile
+	after := edit(t, m, ws, "1", func(dir string) { write(t, dir, "b.txt", "b") })
+	commit, err := m.Commits(t.Context(), r, []contract.Workspace{after}, messages[:1])
+	require.NoError(t, err)
+	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
+	require.Equal(t, commit, userGit(t, repo, "rev-parse", "rgpt/run-1"))
+	require.NoFileExists(t, filepath.Join(repo, ".git", "shallow"))
+	userGit(t, repo, "fsck", "--strict")
+}
+
 func TestPublishPushesToARemoteThatLacksTheBase(t *testing.T) {
 	t.Parallel()
 	m, repo, _, _, messages := release(t)
