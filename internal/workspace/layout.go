@@ -106,28 +106,58 @@ func (m *Manager) commonDir(top, dir string) (string, error) {
 // checkGitDir rejects links and special files among the files of a repository that git reads.
 func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 	for _, name := range []string{"HEAD", "config", "config.worktree", "packed-refs", "shallow", "commondir", "gitdir", "info", "objects", "refs", "reftable", "worktrees"} {
-		root := filepath.Join(dir, name)
-		if _, err := os.Lstat(root); errors.Is(err, fs.ErrNotExist) {
-			continue
+		path := filepath.Join(dir, name)
+		stat, err := os.Lstat(path)
+		var bad string
+		var kind fs.FileMode
+		switch {
+		case err != nil:
+		case stat.IsDir():
+			bad, kind, err = irregular(ctx, path, name == "info")
+		case !stat.Mode().IsRegular():
+			bad, kind = path, stat.Mode()
 		}
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case errors.Is(err, fs.ErrNotExist): // git removed it meanwhile
-				return nil
-			case err != nil:
-				return repoFault("cannot read the repository %s: %v", top, err)
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case !d.IsDir() && !d.Type().IsRegular() && filepath.Dir(path) != filepath.Join(dir, "info"):
-				return repoFault("%s is %s; a repository's data must be in its own files and directories, unless git.linked_folders in your own configuration lists %s", path, kindOf(d.Type()), dir)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && !errors.Is(err, fs.ErrNotExist): // git may remove it meanwhile
+			return repoFault("cannot read the repository %s: %v", top, err)
+		case bad != "":
+			return repoFault("%s is %s; a repository's data must be in its own files and directories, unless git.linked_folders in your own configuration lists %s", bad, kindOf(kind), dir)
 		}
 	}
 	return nil
+}
+
+// irregular returns the first link or special file in a directory, with its type; links in the directory
+// itself may be allowed. A repository can have many thousands of files, so this does nothing for a regular
+// one, neither sorting nor joining its path, as filepath.WalkDir does.
+func irregular(ctx context.Context, dir string, links bool) (string, fs.FileMode, error) {
+	if ctx.Err() != nil {
+		return "", 0, ctx.Err()
+	}
+	open, err := os.Open(dir)
+	if err != nil {
+		return "", 0, err
+	}
+	entries, err := open.ReadDir(-1)
+	_ = open.Close()
+	if err != nil {
+		return "", 0, err
+	}
+	for _, e := range entries {
+		switch {
+		case e.Type().IsRegular() || links && !e.IsDir():
+		case !e.IsDir():
+			return filepath.Join(dir, e.Name()), e.Type(), nil
+		default:
+			bad, kind, err := irregular(ctx, filepath.Join(dir, e.Name()), false)
+			if bad != "" || err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return bad, kind, err
+			}
+		}
+	}
+	return "", 0, nil
 }
 
 func kindOf(mode fs.FileMode) string {

@@ -323,15 +323,16 @@ func (r *mirror) push(ctx context.Context, to source, u update) error {
 }
 
 func (r *mirror) tryPush(ctx context.Context, to source, u update) error {
-	hidden := hiddenRefs(to, u)
-	err := r.runPush(ctx, to, u, hidden)
-	if needsHistory(err) && len(hidden) > 0 {
-		err = r.runPush(ctx, to, u, nil) // with the commits of all branches in common
+	quick := !to.remote()
+	err := r.runPush(ctx, to, u, quick)
+	var refused *gitError
+	if quick && errors.As(err, &refused) {
+		err = r.runPush(ctx, to, u, false)
 	}
 	if needsHistory(err) {
 		// The other side lacks commits below the base, and the mirror does not have them.
 		if err = r.deepen(ctx); err == nil {
-			err = r.runPush(ctx, to, u, nil)
+			err = r.runPush(ctx, to, u, false)
 		}
 	}
 	return r.explainPush(ctx, err, to, u)
@@ -341,11 +342,11 @@ func (r *mirror) tryPush(ctx context.Context, to source, u update) error {
 // pushed one, such as those of all earlier runs, as commits that both sides may have in common. With two
 // thousand of them, both sides would read three times as long as everything else in a push takes. Git
 // still refuses a name that conflicts with one of them.
-func hiddenRefs(to source, u update) [][2]string {
+func hiddenRefs(u update) [][2]string {
 	name, isBranch := strings.CutPrefix(u.ref, "refs/heads/")
 	first, _, below := strings.Cut(name, "/")
 	dir := "refs/heads/" + first
-	if to.remote() || !isBranch || !below || u.from == "" || u.from != u.ref && strings.HasPrefix(u.from, dir+"/") {
+	if !isBranch || !below || u.from == "" || u.from != u.ref && strings.HasPrefix(u.from, dir+"/") {
 		return nil
 	}
 	return [][2]string{{"receive.hideRefs", dir}, {"receive.hideRefs", "!" + u.ref}}
@@ -385,20 +386,27 @@ func namedRef(rev string) string {
 	return "refs/heads/" + strings.TrimPrefix(rev, "refs/heads/")
 }
 
-// runPush updates a reference that is at the commit to replace or, for "", does not exist. The settings
-// apply to a repository on this host.
-func (r *mirror) runPush(ctx context.Context, to source, u update, settings [][2]string) error {
+// runPush updates a reference that is at the commit to replace or, for "", does not exist. In a repository
+// on this host, there is a quick way, which works if the commit is based on one that this repository
+// offers: the push does not mention that the mirror lacks the history of its base commits, for which the
+// other side would mark all commits since these, and it ignores the branches next to the pushed one.
+func (r *mirror) runPush(ctx context.Context, to source, u update, quick bool) error {
 	// The lease only restricts what the push may do: it never updates a reference that someone
 	// created or moved meanwhile, which a plain push would do if it could be fast-forwarded.
 	args := []string{"push", "-q", "--no-verify", "--no-signed", "--recurse-submodules=no", "--force-with-lease=" + u.ref + ":" + u.replaces}
+	var settings [][2]string
+	var env []string
+	if quick {
+		settings, env = hiddenRefs(u), []string{"GIT_SHALLOW_FILE="}
+	}
+	if u.replaces != "" {
+		settings = append(settings, [2]string{"receive.denyNonFastForwards", "false"})
+	}
 	if !to.remote() {
-		if u.replaces != "" {
-			settings = append(settings, [2]string{"receive.denyNonFastForwards", "false"})
-		}
 		args = append(args, "--receive-pack="+r.m.server("receive-pack", settings...))
 	}
 	args = append(args, "--", to.address, u.commit+":"+u.ref)
-	_, err := r.run(ctx, call{args: args, allow: to.allow, address: to.contacted()})
+	_, err := r.run(ctx, call{args: args, env: env, allow: to.allow, address: to.contacted()})
 	return err
 }
 

@@ -94,9 +94,7 @@ func TestPublishDoesNotReadTheBranchesOfOtherRuns(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(repo, ".git", "objects", damaged[:2], damaged[2:])))
 	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-2", PublishOptions{}))
 	require.Equal(t, commit, userGit(t, repo, "rev-parse", "rgpt/run-2"))
-
-	require.Error(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
-	err = m.Publish(t.Context(), r, commit, "rgpt/run-2/more", PublishOptions{})
+	err = m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{})
 	require.True(t, fault.Is(err, contract.CodeBranchConflict), "%v", err)
 }
 
@@ -109,7 +107,7 @@ func TestPublishSendsOnlyNewObjectsForABranchThatContinuesAnother(t *testing.T) 
 	for i, base := range []string{"rgpt/run-1", "refs/heads/rgpt/run-1", commit, commit[:12], "rgpt/run-1~1"} {
 		next, _, err := m.Resolve(t.Context(), repo, base)
 		require.NoError(t, err)
-		require.Nil(t, hiddenRefs(source{}, update{ref: "refs/heads/rgpt/x", from: namedRef(next.Branch)}), next.Branch)
+		require.Nil(t, hiddenRefs(update{ref: "refs/heads/rgpt/x", from: namedRef(next.Branch)}), next.Branch)
 		ws, err := m.Start(t.Context(), next)
 		require.NoError(t, err)
 		after := edit(t, m, ws, fmt.Sprint(i), func(dir string) { write(t, dir, "next.txt", fmt.Sprint(i)) })
@@ -133,6 +131,12 @@ func TestPublishFindsABaseThatOnlyHiddenBranchesHave(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
 	require.Equal(t, commit, userGit(t, repo, "rev-parse", "rgpt/run-1"))
+
+	write(t, repo, "a.txt", "people's work")
+	userGit(t, repo, "commit", "-qam", "no branch is at the base of the run now")
+	userGit(t, repo, "branch", "-q", "-D", "rgpt/run-1")
+	require.NoError(t, m.Publish(t.Context(), r, commit, "run-2", PublishOptions{}))
+	require.Equal(t, commit, userGit(t, repo, "rev-parse", "run-2"))
 	require.NoFileExists(t, filepath.Join(repo, ".git", "shallow"))
 	userGit(t, repo, "fsck", "--strict")
 }
