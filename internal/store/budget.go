@@ -398,9 +398,6 @@ func (s *Store) endHold(ctx context.Context, id int64, used func(db.Orchestrator
 		usage := used(h)
 		change := addition(scopes, usage.Tokens(), usage.MicroUSD, -h.Tokens, -h.Micros)
 		change.PriceEstimated = usage.EstimatedPrice
-		if err := q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: change.Kinds, Keys: change.Keys}); err != nil {
-			return err
-		}
 		return q.AddToBudgets(ctx, change)
 	})
 }

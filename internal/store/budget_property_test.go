@@ -16,6 +16,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/store"
+	"github.com/rocketgpt/orchestrator/internal/store/db"
 	"github.com/rocketgpt/orchestrator/internal/storetest"
 )
 
@@ -209,4 +210,43 @@ func TestNoBudgetIsOverspentAtAnyMoment(t *testing.T) {
 	require.Positive(t, settled)
 	require.Positive(t, late, "attempts settle after they were given up")
 	require.Positive(t, unknown, "attempts never settle")
+}
+
+// Runs leave budgets behind. While the table is small, the planner prefers reading all of them to a few
+// index lookups, unless a statement leaves it no choice.
+func TestAModelCallReadsNoBudgetsOfOtherRuns(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	ctx := t.Context()
+	conn, err := pgx.ConnectConfig(ctx, s.ConnConfig())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(ctx)) })
+	_, err = conn.Exec(ctx, "INSERT INTO orchestrator_budgets (scope_kind, scope_key) SELECT k, 'other ' || n FROM generate_series(1, 1000) n, unnest(ARRAY['run', 'agent']) k")
+	require.NoError(t, err)
+	_, err = conn.Exec(ctx, "ANALYZE orchestrator_budgets")
+	require.NoError(t, err)
+
+	kinds, keys := []string{"tenant", "run", "agent", "day"}, []string{"acme", "1", "1/builder", "2026-01-01"}
+	for range 10 { // more often than PostgreSQL plans for the values of parameters
+		tx, err := conn.Begin(ctx)
+		require.NoError(t, err)
+		q := db.New(tx)
+		require.NoError(t, q.MakeBudgets(ctx, db.MakeBudgetsParams{Kinds: kinds, Keys: keys}))
+		locked, err := q.LockBudgets(ctx, db.LockBudgetsParams{Kinds: kinds, Keys: keys})
+		require.NoError(t, err)
+		require.Equal(t, []string{"agent", "day", "run", "tenant"}, []string{locked[0].ScopeKind, locked[1].ScopeKind, locked[2].ScopeKind, locked[3].ScopeKind})
+		require.NoError(t, q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: kinds, Keys: keys}))
+		none := make([]int64, len(kinds))
+		require.NoError(t, q.ReserveBudgets(ctx, db.ReserveBudgetsParams{Kinds: kinds, Keys: keys, Tokens: 7, LimitTokens: none, LimitMicros: none}))
+		require.NoError(t, q.AddToBudgets(ctx, db.AddToBudgetsParams{Kinds: kinds, Keys: keys, SpentTokens: 5, ReservedTokens: -7}))
+		read, err := q.ReadBudgets(ctx, db.ReadBudgetsParams{Kinds: kinds, Keys: keys})
+		require.NoError(t, err)
+		require.Len(t, read, len(kinds))
+		require.Equal(t, locked[0].SpentTokens+5, read[0].SpentTokens)
+		var all, lookups int
+		require.NoError(t, tx.QueryRow(ctx, "SELECT seq_scan, idx_scan FROM pg_stat_xact_user_tables WHERE relname = 'orchestrator_budgets'").Scan(&all, &lookups))
+		require.Zero(t, all, "statements read the whole table")
+		require.GreaterOrEqual(t, lookups, 4*len(kinds))
+		require.NoError(t, tx.Commit(ctx))
+	}
 }

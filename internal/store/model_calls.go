@@ -536,9 +536,9 @@ func holdsOf(status string, tries int32, scopes json.RawMessage, tokens, micros 
 // stores them.
 type otherAttempts struct{ superseded, givenUp json.RawMessage }
 
-// book locks the budgets of an attempt of a locked call and queues their changes: it adds usage to
-// the amounts spent and releases the attempt's reservation, if it still has one. If the reservation
-// was given up, it counts as spent, and usage takes its place.
+// book queues the changes of the budgets of an attempt of a locked call: it adds usage to the amounts
+// spent and releases the attempt's reservation, if it still has one. If the reservation was given up, it
+// counts as spent, and usage takes its place.
 func book(ctx context.Context, tx sender, call db.LockCallRow, try int, usage contract.Usage) (*db.Queries, *batch, otherAttempts, error) {
 	holds, err := holdsOf(call.Status, call.Tries, call.Scopes, call.ReservedTokens, call.ReservedMicros, call.Superseded)
 	if err != nil {
@@ -573,7 +573,7 @@ func book(ctx context.Context, tx sender, call db.LockCallRow, try int, usage co
 		return nil, nil, left, err
 	}
 	q, batch := newBatch(tx)
-	batch.queue(q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: change.Kinds, Keys: change.Keys}), q.AddToBudgets(ctx, change))
+	batch.queue(q.AddToBudgets(ctx, change))
 	return q, batch, left, nil
 }
 

@@ -12,33 +12,29 @@ import (
 )
 
 const addToBudgets = `-- name: AddToBudgets :exec
-UPDATE orchestrator_budgets
-SET spent_tokens = spent_tokens + $1::bigint, spent_micros = spent_micros + $2::bigint,
-    reserved_tokens = greatest(0, reserved_tokens + $3::bigint),
-    reserved_micros = greatest(0, reserved_micros + $4::bigint),
-    price_estimated = price_estimated OR $5::boolean
-WHERE (scope_kind, scope_key) IN (SELECT unnest($6::text[]), unnest($7::text[]))
+SELECT rgpt_add_to_budgets($1::text[], $2::text[], $3::bigint, $4::bigint,
+                           $5::bigint, $6::bigint, $7::boolean)
 `
 
 type AddToBudgetsParams struct {
+	Kinds          []string
+	Keys           []string
 	SpentTokens    int64
 	SpentMicros    int64
 	ReservedTokens int64
 	ReservedMicros int64
 	PriceEstimated bool
-	Kinds          []string
-	Keys           []string
 }
 
 func (q *Queries) AddToBudgets(ctx context.Context, arg AddToBudgetsParams) error {
 	_, err := q.db.Exec(ctx, addToBudgets,
+		arg.Kinds,
+		arg.Keys,
 		arg.SpentTokens,
 		arg.SpentMicros,
 		arg.ReservedTokens,
 		arg.ReservedMicros,
 		arg.PriceEstimated,
-		arg.Kinds,
-		arg.Keys,
 	)
 	return err
 }
@@ -435,10 +431,8 @@ func (q *Queries) HoldsBefore(ctx context.Context, arg HoldsBeforeParams) ([]int
 }
 
 const lockBudgets = `-- name: LockBudgets :many
-SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned, price_estimated FROM orchestrator_budgets
-WHERE (scope_kind, scope_key) IN (SELECT unnest($1::text[]), unnest($2::text[]))
-ORDER BY scope_kind, scope_key
-FOR UPDATE
+SELECT b.scope_kind, b.scope_key, b.spent_tokens, b.spent_micros, b.reserved_tokens, b.reserved_micros, b.warned, b.price_estimated FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS key ORDER BY 1, 2) AS k
+CROSS JOIN LATERAL (SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned, price_estimated FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key FOR UPDATE) AS b
 `
 
 type LockBudgetsParams struct {
@@ -446,6 +440,7 @@ type LockBudgetsParams struct {
 	Keys  []string
 }
 
+// Locks budgets in the order of their keys. The subquery makes the planner look up each of them; see ReadBudgets.
 func (q *Queries) LockBudgets(ctx context.Context, arg LockBudgetsParams) ([]Budget, error) {
 	rows, err := q.db.Query(ctx, lockBudgets, arg.Kinds, arg.Keys)
 	if err != nil {
@@ -476,10 +471,8 @@ func (q *Queries) LockBudgets(ctx context.Context, arg LockBudgetsParams) ([]Bud
 }
 
 const lockBudgetsOnly = `-- name: LockBudgetsOnly :exec
-SELECT scope_key FROM orchestrator_budgets
-WHERE (scope_kind, scope_key) IN (SELECT unnest($1::text[]), unnest($2::text[]))
-ORDER BY scope_kind, scope_key
-FOR UPDATE
+SELECT b.scope_key FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS key ORDER BY 1, 2) AS k
+CROSS JOIN LATERAL (SELECT s.scope_key FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key FOR UPDATE) AS b
 `
 
 type LockBudgetsOnlyParams struct {
@@ -487,6 +480,7 @@ type LockBudgetsOnlyParams struct {
 	Keys  []string
 }
 
+// LockBudgets without reading them.
 func (q *Queries) LockBudgetsOnly(ctx context.Context, arg LockBudgetsOnlyParams) error {
 	_, err := q.db.Exec(ctx, lockBudgetsOnly, arg.Kinds, arg.Keys)
 	return err
@@ -810,8 +804,8 @@ func (q *Queries) OwnerOfRun(ctx context.Context, id int64) (OwnerOfRunRow, erro
 }
 
 const readBudgets = `-- name: ReadBudgets :many
-SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned, price_estimated FROM orchestrator_budgets
-WHERE (scope_kind, scope_key) IN (SELECT unnest($1::text[]), unnest($2::text[]))
+SELECT b.scope_kind, b.scope_key, b.spent_tokens, b.spent_micros, b.reserved_tokens, b.reserved_micros, b.warned, b.price_estimated FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS key) AS k
+CROSS JOIN LATERAL (SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned, price_estimated FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key LIMIT 1) AS b
 `
 
 type ReadBudgetsParams struct {
@@ -819,6 +813,8 @@ type ReadBudgetsParams struct {
 	Keys  []string
 }
 
+// Reads budgets. Without the limit, the planner would join all rows with the keys while the table is small, although
+// there are few keys and each is unique.
 func (q *Queries) ReadBudgets(ctx context.Context, arg ReadBudgetsParams) ([]Budget, error) {
 	rows, err := q.db.Query(ctx, readBudgets, arg.Kinds, arg.Keys)
 	if err != nil {

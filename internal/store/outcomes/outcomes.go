@@ -13,7 +13,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/store/internal/rowconv"
 )
 
-// MaxRuns is the number of earlier runs that count, the newest ones.
+// MaxRuns is the number of earlier runs that count for the choice of a model, the newest ones.
 const MaxRuns = 500
 
 // charged are the phases whose failures an agent is charged with: its own, and the tests of its code.

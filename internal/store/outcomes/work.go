@@ -27,15 +27,19 @@ type Tests struct {
 	Seconds float64
 }
 
+// MaxMeasured is the number of earlier runs whose steps and tests are measured, the newest ones. Each plan
+// is compared with all of them.
+const MaxMeasured = 50
+
 // Took returns what steps of the newest released runs of a run's project took, by complexity and by
 // whether a model carried them out, and how long the verifications of its repository took. Attempts
 // that failed, and repairs, do not count.
 func Took(ctx context.Context, st *store.Store, runID int64, builder contract.ModelChoice) ([]Work, Tests, error) {
-	rows, err := st.Queries().EarlierSteps(ctx, db.EarlierStepsParams{RunID: runID, Provider: builder.Provider, Model: builder.Model, Most: MaxRuns})
+	rows, err := st.Queries().EarlierSteps(ctx, db.EarlierStepsParams{RunID: runID, Provider: builder.Provider, Model: builder.Model, Most: MaxMeasured})
 	if err != nil {
 		return nil, Tests{}, dberr.OfRun(err, runID, "read what steps before run %d took", runID)
 	}
-	tests, err := st.Queries().EarlierTests(ctx, db.EarlierTestsParams{RunID: runID, Most: MaxRuns})
+	tests, err := st.Queries().EarlierTests(ctx, db.EarlierTestsParams{RunID: runID, Most: MaxMeasured})
 	return rowconv.Convert(rows, func(r db.EarlierStepsRow) Work {
 		return Work{
 			Complexity: contract.Level(r.Complexity), Same: r.Same, Steps: int(r.Steps), MicroUSD: r.MicroUsd,

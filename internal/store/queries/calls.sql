@@ -20,31 +20,27 @@ SELECT k, v FROM (SELECT unnest(@kinds::text[]) AS k, unnest(@keys::text[]) AS v
 ON CONFLICT (scope_kind, scope_key) DO NOTHING;
 
 -- name: LockBudgets :many
-SELECT * FROM orchestrator_budgets
-WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]))
-ORDER BY scope_kind, scope_key
-FOR UPDATE;
+-- Locks budgets in the order of their keys. The subquery makes the planner look up each of them; see ReadBudgets.
+SELECT b.* FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS key ORDER BY 1, 2) AS k
+CROSS JOIN LATERAL (SELECT * FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key FOR UPDATE) AS b;
 
 -- name: LockBudgetsOnly :exec
-SELECT scope_key FROM orchestrator_budgets
-WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]))
-ORDER BY scope_kind, scope_key
-FOR UPDATE;
+-- LockBudgets without reading them.
+SELECT b.scope_key FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS key ORDER BY 1, 2) AS k
+CROSS JOIN LATERAL (SELECT s.scope_key FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key FOR UPDATE) AS b;
 
 -- name: ReadBudgets :many
-SELECT * FROM orchestrator_budgets
-WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]));
+-- Reads budgets. Without the limit, the planner would join all rows with the keys while the table is small, although
+-- there are few keys and each is unique.
+SELECT b.* FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS key) AS k
+CROSS JOIN LATERAL (SELECT * FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key LIMIT 1) AS b;
 
 -- name: ReserveBudgets :exec
 SELECT rgpt_reserve_budgets(@kinds::text[], @keys::text[], @tokens::bigint, @micros::bigint, @limit_tokens::bigint[], @limit_micros::bigint[]);
 
 -- name: AddToBudgets :exec
-UPDATE orchestrator_budgets
-SET spent_tokens = spent_tokens + @spent_tokens::bigint, spent_micros = spent_micros + @spent_micros::bigint,
-    reserved_tokens = greatest(0, reserved_tokens + @reserved_tokens::bigint),
-    reserved_micros = greatest(0, reserved_micros + @reserved_micros::bigint),
-    price_estimated = price_estimated OR @price_estimated::boolean
-WHERE (scope_kind, scope_key) IN (SELECT unnest(@kinds::text[]), unnest(@keys::text[]));
+SELECT rgpt_add_to_budgets(@kinds::text[], @keys::text[], @spent_tokens::bigint, @spent_micros::bigint,
+                           @reserved_tokens::bigint, @reserved_micros::bigint, @price_estimated::boolean);
 
 -- name: MarkWarned :exec
 UPDATE orchestrator_budgets SET warned = true
