@@ -83,11 +83,12 @@ func (f *fanout) announce(run, seq int64) {
 
 // read follows the end of the events until the context ends or a read fails with an error other
 // than an INFRA_ERROR.
-func (f *fanout) read(ctx context.Context, from source, pollEvery time.Duration) {
+func (f *fanout) read(ctx context.Context, from source, o Options) {
 	pages := pager{source: from}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	wait := firstWait
+	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,11 +97,15 @@ func (f *fanout) read(ctx context.Context, from source, pollEvery time.Duration)
 			wait = firstWait
 		case <-timer.C:
 		}
+		if f.id == allRuns && !f.gather(ctx, time.Until(last.Add(o.ReadAllEvery))) {
+			return
+		}
+		last = time.Now()
 		err := f.advance(ctx, &pages)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil && f.caughtUp(wait >= pollEvery):
+		case err == nil && f.caughtUp(wait >= o.PollEvery):
 			continue
 		case err != nil && fault.Of(err).Class != contract.ClassInfra:
 			f.update(func() { f.err = err })
@@ -109,8 +114,28 @@ func (f *fanout) read(ctx context.Context, from source, pollEvery time.Duration)
 			wait = max(wait, retryRead)
 		}
 		timer.Reset(wait)
-		wait = min(2*wait, pollEvery)
+		wait = min(2*wait, o.PollEvery)
 	}
+}
+
+// gather waits before the next read, which also reads what is announced meanwhile. It reports false if the
+// context ends.
+func (f *fanout) gather(ctx context.Context, wait time.Duration) bool {
+	if wait <= 0 {
+		return true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	}
+	select {
+	case <-f.wake:
+	default:
+	}
+	return true
 }
 
 // advance reads all available events.

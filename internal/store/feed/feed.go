@@ -26,6 +26,10 @@ var ErrStop = errors.New("stop following")
 // Options configure how a process follows events. The zero value is usable.
 type Options struct {
 	PollEvery time.Duration // how often one query finds events whose notification was lost; default 3 s
+	// ReadAllEvery is the shortest time between two reads of the events of all runs; default 200 ms. An event
+	// after a quiet time is read at once. Without it, each transaction of each run would cost a read, and
+	// whatever follows it.
+	ReadAllEvery time.Duration
 }
 
 // Feed follows events. It is safe for concurrent use. A process needs one.
@@ -41,7 +45,10 @@ func New(st *store.Store, options Options) *Feed {
 	if options.PollEvery <= 0 {
 		options.PollEvery = 3 * time.Second
 	}
-	return &Feed{store: st, q: st.Queries(), notifier: newNotifier(st.ConnConfig(), st.Queries(), options.PollEvery), texts: newTexts(st.ConnConfig())}
+	if options.ReadAllEvery <= 0 {
+		options.ReadAllEvery = 200 * time.Millisecond
+	}
+	return &Feed{store: st, q: st.Queries(), notifier: newNotifier(st.ConnConfig(), st.Queries(), options), texts: newTexts(st.ConnConfig())}
 }
 
 // Close ends all followers.
@@ -64,7 +71,8 @@ func (f *Feed) Follow(ctx context.Context, runID, afterSeq int64, fn func(contra
 	return f.follow(ctx, runID, Cursor{ID: afterSeq}, func(e Event) error { return fn(e.Event) })
 }
 
-// FollowAll is Follow for the events of all runs, in the order of Page.
+// FollowAll is Follow for the events of all runs, in the order of Page, which it reads together; see
+// Options.ReadAllEvery.
 func (f *Feed) FollowAll(ctx context.Context, after Cursor, fn func(Event) error) error {
 	return f.follow(ctx, allRuns, after, fn)
 }
@@ -168,15 +176,15 @@ func (f *Feed) backOff(ctx context.Context, err error) error {
 	}
 }
 
-// Watch calls do until it reports that there is no more, and again whenever any run has new events,
-// or none were announced for Options.PollEvery. It returns only with an error.
+// Watch calls do until it reports that there is no more, and again whenever new events of any runs were read,
+// or none for Options.PollEvery. It returns only with an error.
 func (f *Feed) Watch(ctx context.Context, do func() (more bool, err error)) error {
 	shared, leave, err := f.notifier.subscribe(allRuns, f.sourceOf(allRuns))
 	if err != nil {
 		return err
 	}
 	defer leave()
-	timer := time.NewTimer(f.notifier.pollEvery)
+	timer := time.NewTimer(f.notifier.options.PollEvery)
 	defer timer.Stop()
 	for {
 		now := shared.since(latest)
@@ -190,7 +198,7 @@ func (f *Feed) Watch(ctx context.Context, do func() (more bool, err error)) erro
 		if more {
 			continue
 		}
-		timer.Reset(f.notifier.pollEvery)
+		timer.Reset(f.notifier.options.PollEvery)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

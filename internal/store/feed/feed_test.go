@@ -191,3 +191,37 @@ func TestFollowAllSeesWhatManyWritersAdd(t *testing.T) {
 	}))
 	require.NoError(t, g.Wait())
 }
+
+func TestEventsThatFollowEachOtherQuicklyAreReadTogether(t *testing.T) {
+	t.Parallel()
+	b := storetest.Setup(t)
+	const every = 300 * time.Millisecond
+	events := storetest.Feed(t, b.Store, feed.Options{PollEvery: time.Minute, ReadAllEvery: every})
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	looks := make(chan int, 1000)
+	var watching errgroup.Group
+	watching.Go(func() error {
+		return events.Watch(ctx, func() (bool, error) {
+			last, err := events.LastEvent(ctx, b.First.ID)
+			looks <- int(last)
+			return false, err
+		})
+	})
+	<-looks
+	began := time.Now()
+	for n := int64(1); n <= 60; n++ {
+		_, err := b.Record(ctx, b.Source(), contract.Record{RunID: b.First.ID, Seq: n, Events: storetest.Drafts(1)})
+		require.NoError(t, err)
+	}
+	last, err := events.LastEvent(ctx, b.First.ID)
+	require.NoError(t, err)
+	count := 1
+	for int64(<-looks) < last {
+		count++
+	}
+	// The connection that listens may wake the reader once more.
+	require.LessOrEqual(t, count, int(time.Since(began)/every)+3)
+	stop()
+	require.ErrorIs(t, watching.Wait(), context.Canceled)
+}

@@ -17,12 +17,12 @@ import (
 // them, from the first follower until the feed is closed. If a notification is lost,
 // one query for all readers finds its events within Options.PollEvery.
 type notifier struct {
-	cfg       *pgx.ConnConfig
-	q         *db.Queries
-	pollEvery time.Duration
-	cancel    context.CancelFunc
-	ctx       context.Context
-	done      <-chan struct{} // closed with the notifier
+	cfg     *pgx.ConnConfig
+	q       *db.Queries
+	options Options
+	cancel  context.CancelFunc
+	ctx     context.Context
+	done    <-chan struct{} // closed with the notifier
 
 	mu      sync.Mutex
 	running sync.WaitGroup
@@ -31,9 +31,9 @@ type notifier struct {
 	fanouts map[int64]*fanout
 }
 
-func newNotifier(cfg *pgx.ConnConfig, q *db.Queries, pollEvery time.Duration) *notifier {
+func newNotifier(cfg *pgx.ConnConfig, q *db.Queries, o Options) *notifier {
 	ctx, cancel := context.WithCancel(context.Background()) // outlives the first follower
-	return &notifier{cfg: cfg.Copy(), q: q, pollEvery: pollEvery, ctx: ctx, cancel: cancel, done: ctx.Done(), fanouts: map[int64]*fanout{}}
+	return &notifier{cfg: cfg.Copy(), q: q, options: o, ctx: ctx, cancel: cancel, done: ctx.Done(), fanouts: map[int64]*fanout{}}
 }
 
 // subscribe returns a fan-out, whose reader runs until its last follower leaves.
@@ -54,7 +54,7 @@ func (n *notifier) subscribe(id int64, from source) (*fanout, func(), error) {
 		f = newFanout(id, cancel)
 		n.fanouts[id] = f
 		n.running.Go(func() {
-			f.read(ctx, from, n.pollEvery)
+			f.read(ctx, from, n.options)
 			n.drop(f) // the next follower starts another reader
 		})
 	}
@@ -136,7 +136,7 @@ func (n *notifier) receive(conn *pgx.Conn) error {
 
 // poll regularly looks for new events, with one query for all fan-outs.
 func (n *notifier) poll() {
-	tick := time.NewTicker(n.pollEvery)
+	tick := time.NewTicker(n.options.PollEvery)
 	defer tick.Stop()
 	after := int64(-1) // the transaction to start from; not known yet
 	for {
