@@ -45,7 +45,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 // oneTurn makes one model call of an agent and the tool calls that need no decision of its workflow; seen are the
 // fingerprints of the calls of earlier turns.
 func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, seen map[string]bool) (contract.ThinkResult, error) {
-	answer, err := a.turnOf(ctx, in)
+	answer, fresh, err := a.turnOf(ctx, in)
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model sees the problem and may fix it; the workflow counts the attempts.
 		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message}, nil
@@ -77,20 +77,23 @@ func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, seen m
 		}
 	}
 	if out.Bad == "" && in.Tools != nil {
-		out.Done = a.callTools(ctx, in, out, seen)
+		out.Done = a.callTools(ctx, in, out, turnCalls{answer.ToolCalls, fresh}, seen)
 	}
 	return out, nil
 }
 
-// turnOf returns the response of a turn: the plan's, or the model's.
-func (a *Activities) turnOf(ctx context.Context, in contract.ThinkInput) (model.Response, error) {
+// turnOf returns the response of a turn: the plan's, or the model's. It is fresh if the model gave it to this
+// very question.
+func (a *Activities) turnOf(ctx context.Context, in contract.ThinkInput) (answer model.Response, fresh bool, err error) {
 	if in.Planned {
-		return a.planned(ctx, in.Execution.ID)
+		answer, err = a.planned(ctx, in.Execution.ID)
+		return answer, false, err
 	}
-	return a.ask(ctx, question{
-		execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
+	answer, err = a.ask(ctx, question{
+		fresh: &fresh, execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 		compacts: true, fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
 	})
+	return answer, fresh, err
 }
 
 // summaryOf returns the model's summary when it finishes, shortened.
@@ -185,6 +188,10 @@ type question struct {
 	usable func(model.Response) bool
 
 	route *contract.RouteDecision // why choice makes the call
+
+	// fresh, if not nil, is set if a model was asked, and its response was stored. It stays as it is if the
+	// response was stored before, or if the call joins one in progress.
+	fresh *bool
 }
 
 // unusableKept is the number of bytes of an unusable response that remain in its conversation. The
@@ -275,6 +282,9 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 	}
 	if failure == nil {
 		a.cacheResponse(ctx, q, cache, reserved.ID, response)
+	}
+	if q.fresh != nil {
+		*q.fresh = true
 	}
 	return response, err
 }

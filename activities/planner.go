@@ -274,7 +274,7 @@ func (p *planTurn) answered(ctx context.Context) error {
 		return nil
 	}
 	in := contract.ToolInput{Execution: p.in.Execution, Turn: at, Index: p.state.AskedIndex, Workspace: p.in.Repo.Workspace()}
-	call, err := p.toolCall(ctx, in)
+	call, err := p.toolCall(ctx, in, nil)
 	if err != nil {
 		return err
 	}

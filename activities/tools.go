@@ -26,15 +26,21 @@ import (
 // CallTool carries out one tool call: workspace in, workspace and result out. If the
 // result of a call is already stored, it is returned.
 func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contract.ToolOutcome, error) {
-	if done, _, err := a.Store.ToolResult(ctx, in.Execution.ID, in.Turn, in.Index); err == nil {
-		return done.Outcome, nil
-	} else if !errors.Is(err, store.ErrNotFound) {
-		return contract.ToolOutcome{}, err
+	return a.callOf(ctx, in, turnCalls{})
+}
+
+// callOf is CallTool; if the calls of the turn are known, they are not read.
+func (a *Activities) callOf(ctx context.Context, in contract.ToolInput, calls turnCalls) (contract.ToolOutcome, error) {
+	if !calls.fresh {
+		done, _, err := a.Store.ToolResult(ctx, in.Execution.ID, in.Turn, in.Index)
+		if err == nil || !errors.Is(err, store.ErrNotFound) {
+			return done.Outcome, err
+		}
 	}
 	if in.LocalOnly && (!a.serves(in.Execution.Agent) || !a.Workspaces.Cached(in.Workspace.Repo, in.Workspace.Base)) {
 		return contract.ToolOutcome{Cold: true}, nil
 	}
-	call, err := a.toolCall(ctx, in)
+	call, err := a.toolCall(ctx, in, calls.all)
 	if err != nil {
 		return contract.ToolOutcome{}, err
 	}
@@ -62,17 +68,20 @@ func (a *Activities) CallTool(ctx context.Context, in contract.ToolInput) (contr
 	return a.saveToolResult(ctx, in, call, result, outcome, started)
 }
 
-// toolCall reads a call from the model's response.
-func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput) (model.ToolCall, error) {
-	answer, err := a.responseOf(ctx, in.Execution.ID, in.Turn)
-	if err != nil {
-		return model.ToolCall{}, err
+// toolCall returns a call of the model's response, which is read if its calls are not known.
+func (a *Activities) toolCall(ctx context.Context, in contract.ToolInput, calls []model.ToolCall) (model.ToolCall, error) {
+	if len(calls) == 0 {
+		answer, err := a.responseOf(ctx, in.Execution.ID, in.Turn)
+		if err != nil {
+			return model.ToolCall{}, err
+		}
+		calls = answer.ToolCalls
 	}
-	if in.Index >= len(answer.ToolCalls) {
+	if in.Index >= len(calls) {
 		return model.ToolCall{}, fault.New(contract.ClassRuntime, contract.CodeUnknown,
-			"turn %d of execution %d has %d tool calls, but none at index %d", in.Turn, in.Execution.ID, len(answer.ToolCalls), in.Index)
+			"turn %d of execution %d has %d tool calls, but none at index %d", in.Turn, in.Execution.ID, len(calls), in.Index)
 	}
-	return answer.ToolCalls[in.Index], nil
+	return calls[in.Index], nil
 }
 
 // carryOut runs the tool on a directory of the workspace and returns the workspace afterwards.

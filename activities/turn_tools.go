@@ -10,6 +10,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/notice"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/tool"
@@ -19,28 +20,35 @@ import (
 // are repeated on their own, with their own time limit.
 const shortCallsTime = 10 * time.Second
 
+// turnCalls are the tool calls in the response of a turn.
+type turnCalls struct {
+	all []model.ToolCall
+	// fresh says that nobody can have carried out any of them, because the response has only just been stored.
+	fresh bool
+}
+
 // callTools carries out the tool calls of a turn in order, as far as that needs no decision of the workflow: up
 // to the first whose repository is not on this host, and up to the first that may take long unless there is time for
 // it; see mayTakeLong. Each result is stored under its call's key before the next one begins, so a repeated activity
 // finds those of an earlier attempt. A call that fails for a reason of the host's is left to the workflow with those
 // after it. So are all others once ctx ends, the worker stops or the run is paused, and long calls after one that the
 // workflow may end the step for; seen are the fingerprints of the calls of earlier turns.
-func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn contract.ThinkResult, seen map[string]bool) []contract.DoneCall {
+func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn contract.ThinkResult, calls turnCalls, seen map[string]bool) []contract.DoneCall {
 	apart := turn.Finish && turn.Blocked == "" && in.Tools.FinishApart
 	at := in.Tools.Workspace
 	var done []contract.DoneCall
-	for calls := ownCalls(turn.Calls, apart, in.Tools.Long > 0); len(calls) > 0; {
-		group := together(calls)
+	for left := ownCalls(turn.Calls, apart, in.Tools.Long > 0); len(left) > 0; {
+		group := together(left)
 		long := group[0].Long
 		if !mayBegin(ctx) || a.paused(ctx, in.Execution.RunID) || long && (needsDecision(done, seen) || !a.mayTakeLong(ctx, in, group)) {
 			break
 		}
-		outcomes, all := a.callTogether(ctx, in, at, group)
+		outcomes, all := a.callTogether(ctx, in, at, group, calls)
 		done = append(done, outcomes...)
 		if !all {
 			break
 		}
-		at, calls = outcomes[len(outcomes)-1].Outcome.Workspace, calls[len(group):]
+		at, left = outcomes[len(outcomes)-1].Outcome.Workspace, left[len(group):]
 	}
 	return done
 }
@@ -125,8 +133,8 @@ func ownCalls(calls []contract.ToolCallRef, finishApart, long bool) []contract.T
 // callTogether carries out calls that do not depend on each other. It returns the outcomes of those before the first
 // that could not be carried out, and whether that was all of them. If that one may take long and must not be repeated,
 // its failure is returned, too.
-func (a *Activities) callTogether(ctx context.Context, in contract.ThinkInput, at contract.Workspace, calls []contract.ToolCallRef) (done []contract.DoneCall, all bool) {
-	if calls[0].Long {
+func (a *Activities) callTogether(ctx context.Context, in contract.ThinkInput, at contract.Workspace, group []contract.ToolCallRef, calls turnCalls) (done []contract.DoneCall, all bool) {
+	if group[0].Long {
 		notice.Does(ctx, contract.ActivityTool)
 		defer notice.Does(ctx, contract.ActivityThink)
 	} else {
@@ -134,17 +142,17 @@ func (a *Activities) callTogether(ctx context.Context, in contract.ThinkInput, a
 		ctx, cancel = context.WithTimeout(ctx, shortCallsTime)
 		defer cancel()
 	}
-	outcomes, errs := make([]contract.ToolOutcome, len(calls)), make([]error, len(calls))
+	outcomes, errs := make([]contract.ToolOutcome, len(group)), make([]error, len(group))
 	var running sync.WaitGroup
-	for i, c := range calls {
+	for i, c := range group {
 		running.Go(func() {
-			outcomes[i], errs[i] = a.CallTool(ctx, contract.ToolInput{
+			outcomes[i], errs[i] = a.callOf(ctx, contract.ToolInput{
 				LocalOnly: true, Execution: in.Execution, Turn: in.Turn, Index: c.Index, Workspace: at, From: in.Tools.From, Timeout: in.Tools.Timeout,
-			})
+			}, calls)
 		})
 	}
 	running.Wait()
-	for i, c := range calls {
+	for i, c := range group {
 		switch {
 		case errs[i] != nil && ctx.Err() == nil:
 			if failure := a.failedCall(ctx, in, c, errs[i]); failure != nil {
