@@ -8,6 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A directory from elsewhere can redirect git to other repositories on this host through
@@ -113,7 +117,7 @@ func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 		switch {
 		case err != nil:
 		case stat.IsDir():
-			bad, kind, err = irregular(ctx, path, name == "info")
+			bad, kind, err = m.regular.irregular(ctx, path, name == "info")
 		case !stat.Mode().IsRegular():
 			bad, kind = path, stat.Mode()
 		}
@@ -129,12 +133,69 @@ func (m *Manager) checkGitDir(ctx context.Context, top, dir string) error {
 	return nil
 }
 
+// regularDirs are directories that contain nothing but regular files, with the time of their last change.
+// Whatever replaces a file by a link changes that time. A repository can have many thousands of objects,
+// few of which are new since the last run. It is safe for concurrent use.
+type regularDirs struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	dirs map[string]dirChange
+}
+
+// dirChange is the time at which a directory was last changed.
+type dirChange struct {
+	device, inode uint64
+	seconds, nano int64
+}
+
+const (
+	// maxRegularDirs limits the directories that are remembered. A repository has about 260 of them.
+	maxRegularDirs = 20_000
+	// settled is how long ago the last change of a directory must be for the next one to have another time.
+	settled = time.Second
+)
+
+// changeOf returns when a directory was last changed.
+func changeOf(dir string) (dirChange, error) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(dir, &stat); err != nil {
+		return dirChange{}, &fs.PathError{Op: "lstat", Path: dir, Err: err}
+	}
+	return dirChange{stat.Dev, stat.Ino, stat.Ctim.Sec, stat.Ctim.Nsec}, nil
+}
+
+func newRegularDirs() *regularDirs {
+	return &regularDirs{now: time.Now, dirs: map[string]dirChange{}}
+}
+
+func (r *regularDirs) has(dir string, change dirChange) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.dirs[dir]
+	return ok && known == change
+}
+
+func (r *regularDirs) add(dir string, change dirChange) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.dirs) >= maxRegularDirs {
+		clear(r.dirs)
+	}
+	r.dirs[dir] = change
+}
+
 // irregular returns the first link or special file in a directory, with its type; links in the directory
-// itself may be allowed. A repository can have many thousands of files, so this does nothing for a regular
-// one, neither sorting nor joining its path, as filepath.WalkDir does.
-func irregular(ctx context.Context, dir string, links bool) (string, fs.FileMode, error) {
+// itself may be allowed. It does nothing for a regular file, neither sorting nor joining its path, as
+// filepath.WalkDir does.
+func (r *regularDirs) irregular(ctx context.Context, dir string, links bool) (string, fs.FileMode, error) {
 	if ctx.Err() != nil {
 		return "", 0, ctx.Err()
+	}
+	began := r.now()
+	change, err := changeOf(dir)
+	if err != nil || r.has(dir, change) {
+		return "", 0, err
 	}
 	open, err := os.Open(dir)
 	if err != nil {
@@ -145,17 +206,24 @@ func irregular(ctx context.Context, dir string, links bool) (string, fs.FileMode
 	if err != nil {
 		return "", 0, err
 	}
+	plain := true // nothing but regular files
 	for _, e := range entries {
+		if e.Type().IsRegular() {
+			continue
+		}
+		plain = false
 		switch {
-		case e.Type().IsRegular() || links && !e.IsDir():
-		case !e.IsDir():
-			return filepath.Join(dir, e.Name()), e.Type(), nil
-		default:
-			bad, kind, err := irregular(ctx, filepath.Join(dir, e.Name()), false)
+		case e.IsDir():
+			bad, kind, err := r.irregular(ctx, filepath.Join(dir, e.Name()), false)
 			if bad != "" || err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return bad, kind, err
 			}
+		case !links:
+			return filepath.Join(dir, e.Name()), e.Type(), nil
 		}
+	}
+	if plain && began.Sub(time.Unix(change.seconds, change.nano)) > settled {
+		r.add(dir, change)
 	}
 	return "", 0, nil
 }

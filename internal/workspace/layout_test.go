@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -131,4 +132,29 @@ func TestDataElsewhereIsUsedWhereTheOperatorSaysSo(t *testing.T) {
 		_, err = m.Start(t.Context(), repo)
 		require.NoError(t, err)
 	}
+}
+
+func TestALinkAmongObjectsThatWereCheckedBeforeIsNoticed(t *testing.T) {
+	t.Parallel()
+	private, repo := newRepo(t, map[string]string{"plans.txt": "secret\n"}), newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t)
+	secret := userGit(t, private, "rev-parse", "HEAD:plans.txt")
+	shared := filepath.Join(repo, ".git", "objects", secret[:2])
+	require.NoError(t, os.MkdirAll(shared, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(shared, secret[2:]), nil, 0o600))
+	known := func() bool {
+		_, _, err := m.Resolve(t.Context(), repo, "")
+		require.NoError(t, err)
+		change, err := changeOf(shared)
+		require.NoError(t, err)
+		return m.regular.has(shared, change)
+	}
+	require.False(t, known(), "a directory that has just changed could change again at the same time")
+	m.regular.now = func() time.Time { return time.Now().Add(2 * settled) }
+	require.True(t, known())
+
+	require.NoError(t, os.Remove(filepath.Join(shared, secret[2:])))
+	require.NoError(t, os.Symlink(filepath.Join(private, ".git", "objects", secret[:2], secret[2:]), filepath.Join(shared, secret[2:])))
+	_, _, err := m.Resolve(t.Context(), repo, "")
+	requireRepoFault(t, err, "is a symbolic link")
 }

@@ -85,6 +85,7 @@ type Manager struct {
 	locks   *locks
 	packs   packs
 	listed  listings
+	regular *regularDirs
 	started atomic.Int64
 }
 
@@ -129,7 +130,7 @@ func New(options Options) (*Manager, error) {
 	if options.NetworkEnv == nil {
 		options.NetworkEnv = workerNetworkEnv()
 	}
-	return &Manager{options: options, boot: bootID(), locks: newLocks()}, nil
+	return &Manager{options: options, boot: bootID(), locks: newLocks(), regular: newRegularDirs()}, nil
 }
 
 func setDefault[T ~int | ~int64](value *T, fallback T) {
