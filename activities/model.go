@@ -77,7 +77,7 @@ func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, seen m
 		}
 	}
 	if out.Bad == "" && in.Tools != nil {
-		out.Done = a.callTools(ctx, in, out, turnCalls{answer.ToolCalls, fresh}, seen)
+		out.Done = a.callTools(ctx, in, out, callsAtHand(answer.ToolCalls, fresh), seen)
 	}
 	return out, nil
 }
@@ -93,7 +93,10 @@ func (a *Activities) turnOf(ctx context.Context, in contract.ThinkInput) (answer
 		fresh: &fresh, execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 		compacts: true, fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
 	})
-	return answer, fresh, err
+	if err != nil { // the call may continue, and then still sets fresh
+		return answer, false, err
+	}
+	return answer, fresh, nil
 }
 
 // summaryOf returns the model's summary when it finishes, shortened.
@@ -189,8 +192,8 @@ type question struct {
 
 	route *contract.RouteDecision // why choice makes the call
 
-	// fresh, if not nil, is set if a model was asked, and its response was stored. It stays as it is if the
-	// response was stored before, or if the call joins one in progress.
+	// fresh, if not nil, is set if this question was sent to a model, and nobody else can have got the
+	// response, because it was stored at the first attempt just now.
 	fresh *bool
 }
 
@@ -277,14 +280,15 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		a.ledger().Fail(ctx, q.call(), reserved.ID, failure, contract.Usage{})
 		return model.Response{}, err
 	}
-	if unsettled := a.storeAnswer(ctx, q, reserved.ID, stored{Response: response, Failure: failure}); unsettled != nil {
+	atOnce, unsettled := a.storeAnswer(ctx, q, reserved.ID, stored{Response: response, Failure: failure})
+	if unsettled != nil {
 		return model.Response{}, unsettled
 	}
 	if failure == nil {
 		a.cacheResponse(ctx, q, cache, reserved.ID, response)
 	}
 	if q.fresh != nil {
-		*q.fresh = true
+		*q.fresh = atOnce
 	}
 	return response, err
 }
@@ -624,11 +628,15 @@ func (a *Activities) ledger() modelcall.Ledger { return modelcall.Ledger{Store: 
 // storeAnswer stores the response and its cost. The response is paid for, so it is kept in memory
 // while the database is down. This continues after the activity ends, which happens soon if
 // Temporal uses the same database; the next attempt then joins the call instead of making, and
-// paying for, another one.
-func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, answer stored) error {
-	return a.settle(ctx, q, answer, func(ctx context.Context, raw json.RawMessage, messages []store.Message) error {
+// paying for, another one. It reports whether the first attempt to store it succeeded: a failed one
+// may have stored it, too.
+func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, answer stored) (atOnce bool, err error) {
+	attempts := 0
+	err = a.settle(ctx, q, answer, func(ctx context.Context, raw json.RawMessage, messages []store.Message) error {
+		attempts++
 		return a.Store.CompleteCall(ctx, call, answer.Usage, answer.Latency, raw, messages)
 	})
+	return attempts == 1, err
 }
 
 // settle calls complete with a response in the form in which it is stored, and the messages that it adds

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,9 +23,20 @@ const shortCallsTime = 10 * time.Second
 
 // turnCalls are the tool calls in the response of a turn.
 type turnCalls struct {
-	all []model.ToolCall
-	// fresh says that nobody can have carried out any of them, because the response has only just been stored.
+	all []model.ToolCall // none: they must be read
+	// fresh says that no result can be stored yet, because the response was stored a moment ago.
 	fresh bool
+}
+
+// callsAtHand returns the calls of a response that was not read from the database. They must be read if the
+// database cannot store them as they are.
+func callsAtHand(calls []model.ToolCall, fresh bool) turnCalls {
+	if slices.ContainsFunc(calls, func(c model.ToolCall) bool {
+		return strings.ToValidUTF8(c.Arguments, "") != c.Arguments || strings.Contains(c.Arguments, "\x00")
+	}) {
+		return turnCalls{fresh: fresh}
+	}
+	return turnCalls{calls, fresh}
 }
 
 // callTools carries out the tool calls of a turn in order, as far as that needs no decision of the workflow: up
@@ -49,6 +61,7 @@ func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn
 			break
 		}
 		at, left = outcomes[len(outcomes)-1].Outcome.Workspace, left[len(group):]
+		calls.fresh = false // another attempt of the activity may have begun meanwhile
 	}
 	return done
 }

@@ -2,13 +2,12 @@
 -- Statements that find budgets by a join read all budgets, those of each run and agent among them, until there
 -- are thousands: up to there, the planner finds that cheaper than a few index lookups. These functions look up
 -- each budget by its key, in the order in which all transactions lock them.
-DROP FUNCTION rgpt_reserve_budgets(TEXT[], TEXT[], BIGINT, BIGINT, BIGINT[], BIGINT[]);
 
 -- Reserves tokens and money in all of the given budgets, or fails with the SQLSTATE RG001 if one of them does not
 -- exist or its limit (0: none) does not cover that. The rows of a project and a tenant are shared by all their
 -- runs, so they are locked for this statement and the rest of its batch only, not while a worker decides.
 -- +goose StatementBegin
-CREATE FUNCTION rgpt_reserve_budgets(kinds TEXT[], keys TEXT[], tokens BIGINT, micros BIGINT, limit_tokens BIGINT[], limit_micros BIGINT[])
+CREATE OR REPLACE FUNCTION rgpt_reserve_budgets(kinds TEXT[], keys TEXT[], tokens BIGINT, micros BIGINT, limit_tokens BIGINT[], limit_micros BIGINT[])
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     l RECORD;
@@ -53,9 +52,8 @@ $$;
 
 -- +goose Down
 DROP FUNCTION rgpt_add_to_budgets(TEXT[], TEXT[], BIGINT, BIGINT, BIGINT, BIGINT, BOOLEAN);
-DROP FUNCTION rgpt_reserve_budgets(TEXT[], TEXT[], BIGINT, BIGINT, BIGINT[], BIGINT[]);
 -- +goose StatementBegin
-CREATE FUNCTION rgpt_reserve_budgets(kinds TEXT[], keys TEXT[], tokens BIGINT, micros BIGINT, limit_tokens BIGINT[], limit_micros BIGINT[])
+CREATE OR REPLACE FUNCTION rgpt_reserve_budgets(kinds TEXT[], keys TEXT[], tokens BIGINT, micros BIGINT, limit_tokens BIGINT[], limit_micros BIGINT[])
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     changed INTEGER;

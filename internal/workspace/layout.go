@@ -186,8 +186,7 @@ func (r *regularDirs) add(dir string, change dirChange) {
 }
 
 // irregular returns the first link or special file in a directory, with its type; links in the directory
-// itself may be allowed. It does nothing for a regular file, neither sorting nor joining its path, as
-// filepath.WalkDir does.
+// itself may be allowed. Unlike filepath.WalkDir, it neither sorts files nor joins their paths.
 func (r *regularDirs) irregular(ctx context.Context, dir string, links bool) (string, fs.FileMode, error) {
 	if ctx.Err() != nil {
 		return "", 0, ctx.Err()
@@ -197,7 +196,7 @@ func (r *regularDirs) irregular(ctx context.Context, dir string, links bool) (st
 	if err != nil || r.has(dir, change) {
 		return "", 0, err
 	}
-	open, err := os.Open(dir)
+	open, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return "", 0, err
 	}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -325,8 +327,8 @@ func (r *mirror) push(ctx context.Context, to source, u update) error {
 func (r *mirror) tryPush(ctx context.Context, to source, u update) error {
 	quick := !to.remote()
 	err := r.runPush(ctx, to, u, quick)
-	var refused *gitError
-	if quick && errors.As(err, &refused) {
+	var failed *gitError
+	if quick && errors.As(err, &failed) && !failed.refused() {
 		err = r.runPush(ctx, to, u, false)
 	}
 	if needsHistory(err) {
@@ -338,10 +340,15 @@ func (r *mirror) tryPush(ctx context.Context, to source, u update) error {
 	return r.explainPush(ctx, err, to, u)
 }
 
+// refused reports whether a push failed because of where its branch is, or where it is checked out.
+func (e *gitError) refused() bool {
+	return strings.Contains(e.stderr, "stale info") || strings.Contains(e.stderr, "checked out")
+}
+
 // hiddenRefs are settings with which a repository on this host does not offer the branches next to the
-// pushed one, such as those of all earlier runs, as commits that both sides may have in common. With two
-// thousand of them, both sides would read three times as long as everything else in a push takes. Git
-// still refuses a name that conflicts with one of them.
+// pushed one, such as those of all earlier runs, as commits that both sides may have in common. With 2,000
+// branches, reading them takes three times as long as the rest of a push. Git still refuses a name that
+// conflicts with one of them.
 func hiddenRefs(u update) [][2]string {
 	name, isBranch := strings.CutPrefix(u.ref, "refs/heads/")
 	first, _, below := strings.Cut(name, "/")
@@ -386,10 +393,34 @@ func namedRef(rev string) string {
 	return "refs/heads/" + strings.TrimPrefix(rev, "refs/heads/")
 }
 
+// hidesRefs reports whether a repository on this host hides references itself, so that nobody can push to
+// them, or may do so in a file that its configuration includes.
+func (m *Manager) hidesRefs(ctx context.Context, to source) bool {
+	top := strings.TrimPrefix(to.address, "file://")
+	dir, err := m.gitDirOf(ctx, top)
+	if err != nil {
+		return true
+	}
+	common, err := m.commonDir(top, dir)
+	if err != nil {
+		return true
+	}
+	for _, name := range []string{filepath.Join(common, "config"), filepath.Join(dir, "config.worktree")} {
+		content, err := os.ReadFile(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+		if text := strings.ToLower(string(content)); strings.Contains(text, "hiderefs") || strings.Contains(text, "include") {
+			return true
+		}
+	}
+	return false
+}
+
 // runPush updates a reference that is at the commit to replace or, for "", does not exist. In a repository
 // on this host, there is a quick way, which works if the commit is based on one that this repository
-// offers: the push does not mention that the mirror lacks the history of its base commits, for which the
-// other side would mark all commits since these, and it ignores the branches next to the pushed one.
+// offers. It ignores the branches next to the pushed one, and does not say that the mirror is shallow;
+// otherwise, the other side would walk through all commits since the base.
 func (r *mirror) runPush(ctx context.Context, to source, u update, quick bool) error {
 	// The lease only restricts what the push may do: it never updates a reference that someone
 	// created or moved meanwhile, which a plain push would do if it could be fast-forwarded.
@@ -397,7 +428,10 @@ func (r *mirror) runPush(ctx context.Context, to source, u update, quick bool) e
 	var settings [][2]string
 	var env []string
 	if quick {
-		settings, env = hiddenRefs(u), []string{"GIT_SHALLOW_FILE="}
+		env = []string{"GIT_SHALLOW_FILE="}
+		if !r.m.hidesRefs(ctx, to) {
+			settings = hiddenRefs(u)
+		}
 	}
 	if u.replaces != "" {
 		settings = append(settings, [2]string{"receive.denyNonFastForwards", "false"})

@@ -346,3 +346,19 @@ func TestPublishReplacesWhatTheRunReleasedAndNothingElse(t *testing.T) {
 	require.NoError(t, publish(commit, better), "one that is gone is made anew")
 	require.Equal(t, []string{commit, commit}, []string{at(repo), at(other)})
 }
+
+func TestPublishRespectsThatARepositoryHidesItsBranches(t *testing.T) {
+	t.Parallel()
+	m, repo, r, stages, messages := release(t)
+	commit, err := m.Commits(t.Context(), r, stages, messages)
+	require.NoError(t, err)
+	other := filepath.Join(t.TempDir(), "other.conf")
+	userGit(t, repo, "config", "--file", other, "receive.hideRefs", "refs/heads/rgpt")
+	for key, value := range map[string]string{"receive.hideRefs": "refs/heads/rgpt", "transfer.hideRefs": "refs/heads", "include.path": other} {
+		userGit(t, repo, "config", key, value)
+		err = m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{})
+		require.ErrorContains(t, err, "hidden ref", key)
+		userGit(t, repo, "config", "--unset", key)
+	}
+	require.NoError(t, m.Publish(t.Context(), r, commit, "rgpt/run-1", PublishOptions{}))
+}

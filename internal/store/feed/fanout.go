@@ -97,8 +97,10 @@ func (f *fanout) read(ctx context.Context, from source, o Options) {
 			wait = firstWait
 		case <-timer.C:
 		}
-		if f.id == allRuns && !f.gather(ctx, time.Until(last.Add(o.ReadAllEvery))) {
-			return
+		if f.id == allRuns {
+			if announced := f.gather(ctx, time.Until(last.Add(o.ReadAllEvery))); announced {
+				wait = firstWait
+			}
 		}
 		last = time.Now()
 		err := f.advance(ctx, &pages)
@@ -118,24 +120,24 @@ func (f *fanout) read(ctx context.Context, from source, o Options) {
 	}
 }
 
-// gather waits before the next read, which also reads what is announced meanwhile. It reports false if the
-// context ends.
+// gather waits before the next read, which also reads what is announced meanwhile. It reports whether
+// anything was.
 func (f *fanout) gather(ctx context.Context, wait time.Duration) bool {
 	if wait <= 0 {
-		return true
+		return false
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
 	case <-timer.C:
 	}
 	select {
 	case <-f.wake:
+		return true
 	default:
+		return false
 	}
-	return true
 }
 
 // advance reads all available events.

@@ -27,8 +27,8 @@ var ErrStop = errors.New("stop following")
 type Options struct {
 	PollEvery time.Duration // how often one query finds events whose notification was lost; default 3 s
 	// ReadAllEvery is the shortest time between two reads of the events of all runs; default 200 ms. An event
-	// after a quiet time is read at once. Without it, each transaction of each run would cost a read, and
-	// whatever follows it.
+	// after a quiet time is read at once. Without it, each transaction of each run would cost a read, and the
+	// work of everyone who follows all runs.
 	ReadAllEvery time.Duration
 }
 
@@ -71,8 +71,8 @@ func (f *Feed) Follow(ctx context.Context, runID, afterSeq int64, fn func(contra
 	return f.follow(ctx, runID, Cursor{ID: afterSeq}, func(e Event) error { return fn(e.Event) })
 }
 
-// FollowAll is Follow for the events of all runs, in the order of Page, which it reads together; see
-// Options.ReadAllEvery.
+// FollowAll is Follow for the events of all runs, in the order of Page. Events that follow each other quickly
+// are read together; see Options.ReadAllEvery.
 func (f *Feed) FollowAll(ctx context.Context, after Cursor, fn func(Event) error) error {
 	return f.follow(ctx, allRuns, after, fn)
 }

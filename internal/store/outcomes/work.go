@@ -27,8 +27,8 @@ type Tests struct {
 	Seconds float64
 }
 
-// MaxMeasured is the number of earlier runs whose steps and tests are measured, the newest ones. Each plan
-// is compared with all of them.
+// MaxMeasured is the number of earlier runs whose steps count, and of earlier verifications, the newest
+// ones. They are read for each plan.
 const MaxMeasured = 50
 
 // Took returns what steps of the newest released runs of a run's project took, by complexity and by
