@@ -224,11 +224,18 @@ func (m *Manager) CheckBranch(ctx context.Context, repo contract.Repo, branch st
 
 // checkFree returns an error if a repository has a reference, or one below or above it.
 func (m *Manager) checkFree(ctx context.Context, target source, ref string) error {
-	patterns := []string{ref, ref + "/*"}
+	var dirs []string
 	for dir := path.Dir(ref); dir != "refs/heads"; dir = path.Dir(dir) {
-		patterns = append(patterns, dir)
+		dirs = append(dirs, dir)
 	}
-	refs, err := m.remoteIDs(ctx, m.options.CacheDir, target, patterns...)
+	var refs map[string]string
+	err := errNotHere
+	if !target.remote() {
+		refs, err = m.localIDs(ctx, target, ref, dirs)
+	}
+	if err != nil {
+		refs, err = m.remoteIDs(ctx, m.options.CacheDir, target, append(dirs, ref, ref+"/*")...)
+	}
 	if err != nil {
 		return err
 	}
@@ -241,6 +248,31 @@ func (m *Manager) checkFree(ctx context.Context, target source, ref string) erro
 		}
 	}
 	return nil
+}
+
+// errNotHere reports that a repository is not on this host.
+var errNotHere = errors.New("the repository is on another host")
+
+// localIDs returns a reference of a repository on this host and those below it, with their commits, and,
+// without them, those of the others that exist. Unlike git ls-remote, it reads no other references.
+func (m *Manager) localIDs(ctx context.Context, target source, ref string, others []string) (map[string]string, error) {
+	dir := strings.TrimPrefix(target.address, "file://")
+	out, err := m.local(ctx, dir, nil, "for-each-ref", "--format=%(objectname)%09%(refname)", ref)
+	if err != nil {
+		return nil, err
+	}
+	ids := parseRemoteRefs([]byte(out)).ids
+	for _, name := range others {
+		_, err := m.local(ctx, dir, nil, "show-ref", "--verify", "--quiet", name)
+		var failed *gitError
+		switch {
+		case err == nil:
+			ids[name] = ""
+		case !errors.As(err, &failed) || failed.code != 1: // 1: there is none
+			return nil, err
+		}
+	}
+	return ids, nil
 }
 
 // remote resolves a remote specified by a user: a name in the repository's configuration, a URL or
