@@ -256,14 +256,19 @@ var errNotHere = errors.New("the repository is on another host")
 // localIDs returns a reference of a repository on this host and those below it, with their commits, and,
 // without them, those of the others that exist. Unlike git ls-remote, it reads no other references.
 func (m *Manager) localIDs(ctx context.Context, target source, ref string, others []string) (map[string]string, error) {
-	dir := strings.TrimPrefix(target.address, "file://")
-	out, err := m.local(ctx, dir, nil, "for-each-ref", "--format=%(objectname)%09%(refname)", ref)
+	dir, err := m.gitDirOf(ctx, strings.TrimPrefix(target.address, "file://"))
+	if err != nil {
+		return nil, err
+	}
+	// Otherwise, git would look for a repository in the directories above.
+	const here = "--git-dir=."
+	out, err := m.local(ctx, dir, nil, here, "for-each-ref", "--format=%(objectname)%09%(refname)", ref)
 	if err != nil {
 		return nil, err
 	}
 	ids := parseRemoteRefs([]byte(out)).ids
 	for _, name := range others {
-		_, err := m.local(ctx, dir, nil, "show-ref", "--verify", "--quiet", name)
+		_, err := m.local(ctx, dir, nil, here, "show-ref", "--verify", "--quiet", name)
 		var failed *gitError
 		switch {
 		case err == nil:

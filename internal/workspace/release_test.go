@@ -306,6 +306,11 @@ func TestABranchInTheWayIsSeenBeforeAnyWork(t *testing.T) {
 	}
 	require.True(t, fault.Is(check("bad..name", ""), contract.CodeInvalidConfig))
 	require.True(t, fault.Is(check("-x", ""), contract.CodeInvalidConfig))
+	require.NoError(t, os.Mkdir(filepath.Join(repo, "folder"), 0o755))
+	require.Error(t, check("rgpt/run-9", filepath.Join(repo, "folder")), "a folder of a repository is none")
+	linked := filepath.Join(t.TempDir(), "linked")
+	userGit(t, repo, "worktree", "add", "-q", "--detach", linked)
+	require.True(t, fault.Is(check("rgpt/run-1", linked), contract.CodeBranchConflict))
 	require.NoError(t, os.RemoveAll(repo))
 	require.Error(t, check("rgpt/run-9", ""))
 }
