@@ -1,7 +1,6 @@
 -- +goose Up
--- Statements that find budgets by a join read all budgets, those of each run and agent among them, until there
--- are thousands: up to there, the planner finds that cheaper than a few index lookups. These functions look up
--- each budget by its key, in the order in which all transactions lock them.
+-- As long as there are only a few thousand budgets, the planner joins by reading all of them, including those of
+-- earlier runs. These functions look up each budget by its key, in the order in which all transactions lock them.
 
 -- Reserves tokens and money in all of the given budgets, or fails with the SQLSTATE RG001 if one of them does not
 -- exist or its limit (0: none) does not cover that. The rows of a project and a tenant are shared by all their
@@ -29,8 +28,8 @@ END
 $$;
 -- +goose StatementEnd
 
--- Adds what a call used, and what it reserves from now on or, if negative, no longer, to budgets. One that does not
--- exist is left out.
+-- Adds to the amounts spent and reserved in the given budgets. A negative amount releases a reservation. Budgets
+-- that do not exist are skipped.
 -- +goose StatementBegin
 CREATE FUNCTION rgpt_add_to_budgets(kinds TEXT[], keys TEXT[], add_spent_tokens BIGINT, add_spent_micros BIGINT,
                                     add_reserved_tokens BIGINT, add_reserved_micros BIGINT, estimated BOOLEAN)

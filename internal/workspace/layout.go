@@ -152,7 +152,8 @@ type dirChange struct {
 const (
 	// maxRegularDirs limits the directories that are remembered. A repository has about 260 of them.
 	maxRegularDirs = 20_000
-	// settled is how long ago the last change of a directory must be for the next one to have another time.
+	// settled is how long a directory must be unchanged before it is remembered: two changes in quick
+	// succession could have the same time.
 	settled = time.Second
 )
 

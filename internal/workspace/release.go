@@ -229,11 +229,11 @@ func (m *Manager) checkFree(ctx context.Context, target source, ref string) erro
 		dirs = append(dirs, dir)
 	}
 	var refs map[string]string
-	err := errNotHere
+	var err error
 	if !target.remote() {
 		refs, err = m.localIDs(ctx, target, ref, dirs)
 	}
-	if err != nil {
+	if target.remote() || err != nil { // git ls-remote explains what is wrong
 		refs, err = m.remoteIDs(ctx, m.options.CacheDir, target, append(dirs, ref, ref+"/*")...)
 	}
 	if err != nil {
@@ -250,11 +250,8 @@ func (m *Manager) checkFree(ctx context.Context, target source, ref string) erro
 	return nil
 }
 
-// errNotHere reports that a repository is not on this host.
-var errNotHere = errors.New("the repository is on another host")
-
-// localIDs returns a reference of a repository on this host and those below it, with their commits, and,
-// without them, those of the others that exist. Unlike git ls-remote, it reads no other references.
+// localIDs returns a reference of a repository on this host and those below it, with their commits. It adds
+// those of the others that exist, with "" instead of a commit. Unlike git ls-remote, it reads no other references.
 func (m *Manager) localIDs(ctx context.Context, target source, ref string, others []string) (map[string]string, error) {
 	dir, err := m.gitDirOf(ctx, strings.TrimPrefix(target.address, "file://"))
 	if err != nil {
@@ -430,8 +427,8 @@ func namedRef(rev string) string {
 	return "refs/heads/" + strings.TrimPrefix(rev, "refs/heads/")
 }
 
-// hidesRefs reports whether a repository on this host hides references itself, so that nobody can push to
-// them, or may do so in a file that its configuration includes.
+// hidesRefs reports whether the configuration of a repository on this host may hide references. Git refuses
+// pushes to hidden references. A configuration that includes other files counts as one that does.
 func (m *Manager) hidesRefs(ctx context.Context, to source) bool {
 	top := strings.TrimPrefix(to.address, "file://")
 	dir, err := m.gitDirOf(ctx, top)

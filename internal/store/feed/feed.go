@@ -71,8 +71,8 @@ func (f *Feed) Follow(ctx context.Context, runID, afterSeq int64, fn func(contra
 	return f.follow(ctx, runID, Cursor{ID: afterSeq}, func(e Event) error { return fn(e.Event) })
 }
 
-// FollowAll is Follow for the events of all runs, in the order of Page. Events that follow each other quickly
-// are read together; see Options.ReadAllEvery.
+// FollowAll is Follow for the events of all runs, in the order of Page. It reads rapid events in batches; see
+// Options.ReadAllEvery.
 func (f *Feed) FollowAll(ctx context.Context, after Cursor, fn func(Event) error) error {
 	return f.follow(ctx, allRuns, after, fn)
 }
@@ -176,8 +176,8 @@ func (f *Feed) backOff(ctx context.Context, err error) error {
 	}
 }
 
-// Watch calls do until it reports that there is no more, and again whenever new events of any runs were read,
-// or none for Options.PollEvery. It returns only with an error.
+// Watch calls do, and repeats it at once while it reports that there is more. After that, it calls do when a
+// run has new events, but at least every Options.PollEvery. It returns only with an error.
 func (f *Feed) Watch(ctx context.Context, do func() (more bool, err error)) error {
 	shared, leave, err := f.notifier.subscribe(allRuns, f.sourceOf(allRuns))
 	if err != nil {
