@@ -4,6 +4,7 @@ package cores
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -83,6 +84,16 @@ func (q *Queue) Acquire(ctx context.Context, owner string) (release func(), err 
 		q.watcher.Waited(time.Since(began))
 	}
 	return sync.OnceFunc(func() { q.release(owner) }), nil
+}
+
+// Room returns how many more callers could work at once without waiting. A nil Queue has room for any number.
+func (q *Queue) Room() int {
+	if q == nil {
+		return math.MaxInt
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.limit - q.total
 }
 
 // join adds a caller, which may work at once if there is room.

@@ -138,6 +138,22 @@ func TestWithoutALimitTheCoresDecide(t *testing.T) {
 	release, err := none.Acquire(t.Context(), "a")
 	require.NoError(t, err)
 	release()
+	require.Positive(t, none.Room())
+}
+
+func TestThereIsRoomForAsManyAsDoNotWork(t *testing.T) {
+	t.Parallel()
+	q := cores.NewQueue(2, nil)
+	require.Equal(t, 2, q.Room())
+	first, err := q.Acquire(t.Context(), "a")
+	require.NoError(t, err)
+	require.Equal(t, 1, q.Room())
+	second, err := q.Acquire(t.Context(), "b")
+	require.NoError(t, err)
+	require.Zero(t, q.Room())
+	first()
+	second()
+	require.Equal(t, 2, q.Room())
 }
 
 func TestManyCallersNeverExceedTheLimitAndAllGetTheirTurn(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
+	"google.golang.org/grpc"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
@@ -26,8 +27,9 @@ import (
 // connectTimeout is how long Connect waits for Temporal to respond.
 const connectTimeout = 60 * time.Second
 
-// Connect connects to Temporal, and waits up to connectTimeout for it to start.
-func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.Client, error) {
+// Connect connects to Temporal, and waits up to connectTimeout for it to start. The interceptors see each request
+// of the connection after the SDK's own.
+func Connect(ctx context.Context, t config.Temporal, log *slog.Logger, interceptors ...grpc.UnaryClientInterceptor) (client.Client, error) {
 	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Identity: Identity(), Logger: telemetry.TemporalLogger(log), DataConverter: Converter()}
 	if t.TLS.Enabled {
 		secure, err := tlsConfig(t.TLS)
@@ -48,6 +50,7 @@ func Connect(ctx context.Context, t config.Temporal, log *slog.Logger) (client.C
 		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	}
 	options.Interceptors = []interceptor.ClientInterceptor{tracing, &clientInterceptor{}}
+	options.ConnectionOptions.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(interceptors...)}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	c, err := client.DialContext(ctx, options)

@@ -68,7 +68,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer closeParts()
-	c, err := temporal.Connect(ctx, o.Config.Temporal, o.Log)
+	starter := newStarter(parts)
+	c, err := temporal.Connect(ctx, o.Config.Temporal, o.Log, starter.Schedule)
 	if err != nil {
 		return err
 	}
@@ -90,6 +91,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	here, eagerWorkers, err := startEager(ctx, starter, parts, o)
+	if err != nil {
+		stop(workers)
+		return err
+	}
+	defer here.Close()
+	workers = append(workers, eagerWorkers...)
 	group, ctx := errgroup.WithContext(ctx)
 	if has(o, "run") {
 		group.Go(func() error { return reconcile(ctx, c, parts.Store, o.Log) })
@@ -113,6 +121,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.Log.Info("The worker is ready", "roles", roleNames(o), "worker", temporal.Identity())
 	<-ctx.Done()
+	starter.Close()
 	stop(workers)
 	err = group.Wait()
 	if errors.Is(err, context.Canceled) {
@@ -235,9 +244,7 @@ func start(c client.Client, parts *activities.Activities, o Options) ([]worker.W
 		}
 		options := workerOptions(o)
 		options.DisableWorkflowWorker = role.Name != "run" && role.Name != "planner" && role.Name != "builder" && role.Name != "repair"
-		if mostlyWaits(role.Name) {
-			options.MaxConcurrentActivityExecutionSize = o.Config.Worker.MaxConcurrentTurns
-		}
+		options.MaxConcurrentActivityExecutionSize = slots(o, role.Name) - eagerSlots(o, role.Name)
 		w := worker.New(c, role.Queue, options)
 		switch role.Name {
 		case "run":

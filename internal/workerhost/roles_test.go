@@ -33,3 +33,28 @@ func TestAWorkerWithoutUsefulRolesIsRefusedAndOneWithSomeIsWarned(t *testing.T) 
 		require.Empty(t, log)
 	}
 }
+
+func TestARoleHasTwoKindsOfSlotsOnlyWhereItsWorkflowsAre(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*config.Worker)
+		role   string
+		want   int
+	}{
+		"a role that waits":          {func(*config.Worker) {}, "builder", 256},
+		"a role that works":          {func(*config.Worker) {}, "releaser", 16},
+		"the role of workflows":      {func(*config.Worker) {}, "run", 0},
+		"no workflows":               {func(w *config.Worker) { w.Roles = []string{"builder", "tester"} }, "builder", 0},
+		"a role that is elsewhere":   {func(w *config.Worker) { w.Roles = []string{"run", "planner"} }, "builder", 0},
+		"turned off":                 {func(w *config.Worker) { w.EagerActivities = false }, "builder", 0},
+		"one slot, for the queue":    {func(w *config.Worker) { w.MaxConcurrentTurns = 1 }, "builder", 0},
+		"the queue has the odd slot": {func(w *config.Worker) { w.MaxConcurrentTurns = 3 }, "builder", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config.Default()
+			c.change(&cfg.Worker)
+			require.Equal(t, c.want, eagerSlots(Options{Config: cfg}, c.role))
+		})
+	}
+}
