@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/cores"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 )
 
@@ -18,7 +19,7 @@ type coreKey struct{}
 
 // core is room on this host for work that keeps a core busy.
 type core struct {
-	owner string
+	claim cores.Claim
 
 	mu      sync.Mutex
 	release func()        // nil while it is given back
@@ -37,15 +38,15 @@ func waitedForCore(ctx context.Context) time.Duration {
 }
 
 // takeCore waits until the host has room for work that keeps a core busy: the checks and the commands of
-// repositories. Projects share the room fairly. The returned context has the room, so that work within this
+// repositories. Projects share the room fairly, and a project's oldest run is first. The returned context has the room, so that work within this
 // work does not wait for more; release gives it back.
 func (a *Activities) takeCore(ctx context.Context, run int64) (_ context.Context, release func(), err error) {
 	if a.Cores == nil || ctx.Value(coreKey{}) != nil {
 		return ctx, func() {}, nil
 	}
-	c := &core{owner: strconv.FormatInt(run, 10)}
+	c := &core{claim: cores.Claim{Owner: strconv.FormatInt(run, 10), Run: run}}
 	if run != 0 {
-		if c.owner, err = a.Store.ProjectOf(ctx, run); err != nil {
+		if c.claim.Owner, err = a.Store.ProjectOf(ctx, run); err != nil {
 			return ctx, nil, err
 		}
 	}
@@ -67,7 +68,7 @@ func (a *Activities) acquireCore(ctx context.Context, c *core) (err error) {
 		"no core of this host was free for %s; add workers, or raise worker.max_concurrent_commands", coreWait))
 	defer cancel()
 	began := time.Now()
-	c.release, err = a.Cores.Acquire(ctx, c.owner)
+	c.release, err = a.Cores.Acquire(ctx, c.claim)
 	c.waited += time.Since(began)
 	return err
 }

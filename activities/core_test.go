@@ -20,7 +20,7 @@ func TestChecksAndCommandsWaitForAFreeCoreAndOtherWorkDoesNot(t *testing.T) {
 	require.Nil(t, failure)
 
 	h.Cores = cores.NewQueue(1, nil)
-	release, err := h.Cores.Acquire(t.Context(), "another project")
+	release, err := h.Cores.Acquire(t.Context(), cores.Claim{Owner: "another project"})
 	require.NoError(t, err)
 	call := contract.ToolInput{Execution: e, Turn: 1, Workspace: ws, Timeout: h.Config.Execution.CommandTimeout}
 	check := contract.VerifyInput{Execution: h.begin(contract.PhaseTester, ""), Workspace: ws, Check: plan.Stages[0][0], Timeout: h.Config.Execution.CommandTimeout}
@@ -51,4 +51,17 @@ func TestChecksAndCommandsWaitForAFreeCoreAndOtherWorkDoesNot(t *testing.T) {
 	release()
 	require.NoError(t, <-results)
 	require.NoError(t, <-results)
+}
+
+func TestATurnRestsOnlyWhileItsModelResponds(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "\n  - when: {agent: builder}\n    reply: {tool_calls: [{name: list_files, arguments: {}}]}\n")
+	e, _ := h.openStep()
+	var said []bool
+	ctx := notice.With(t.Context(), notice.Receiver{Idle: func(now bool) { said = append(said, now) }})
+	for range 2 {
+		_, err := h.Think(ctx, contract.ThinkInput{Execution: e, Turn: 1, Model: choice})
+		require.NoError(t, err)
+	}
+	require.Equal(t, []bool{true, false}, said, "the second time, the response is stored")
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/gate/review"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelcall"
+	"github.com/rocketgpt/orchestrator/internal/notice"
 	"github.com/rocketgpt/orchestrator/internal/route"
 	"github.com/rocketgpt/orchestrator/internal/runs/followup"
 	"github.com/rocketgpt/orchestrator/internal/runs/verdict"
@@ -566,7 +567,9 @@ func (a *Activities) complete(ctx context.Context, r model.Request) (model.Respo
 		attribute.Int("rgpt.turn", r.Headers.Turn), attribute.String("gen_ai.system", r.Choice.Provider), attribute.String("gen_ai.request.model", r.Choice.Model),
 	))
 	defer span.End()
+	notice.Idle(ctx, true)
 	response, err := a.Model.Complete(ctx, r)
+	notice.Idle(ctx, false)
 	span.SetAttributes(
 		attribute.Int64("gen_ai.usage.input_tokens", response.Usage.PromptTokens),
 		attribute.Int64("gen_ai.usage.output_tokens", response.Usage.CompletionTokens),

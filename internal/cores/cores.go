@@ -3,6 +3,7 @@
 package cores
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"runtime"
@@ -33,9 +34,18 @@ type Observer interface {
 	Waited(time.Duration)
 }
 
+// Claim identifies the work that asks for a place.
+type Claim struct {
+	Owner string // such as a project
+	Run   int64  // those that began earlier have lower numbers; 0: no run
+}
+
 // Queue lets a limited number of callers work at once. Of those that wait, one of the owner with the least
-// work in progress is next, the longest waiting first: no owner can keep the others out, however much it
-// asks for. It is safe for concurrent use.
+// work in progress is next: no owner can keep the others out, however much it asks for. Of that owner's, those of
+// its oldest run come first, so that not all runs that began together also end together, and of a run's, the
+// longest waiting.
+//
+// It is safe for concurrent use.
 type Queue struct {
 	limit   int
 	watcher Observer
@@ -47,7 +57,7 @@ type Queue struct {
 }
 
 type waiter struct {
-	owner string
+	Claim
 	ready chan struct{} // closed when it may work
 }
 
@@ -60,12 +70,12 @@ func NewQueue(limit int, watcher Observer) *Queue {
 // call release when its work has ended; further calls have no effect. A wait is reported to package notice.
 //
 // A nil Queue lets all callers work at once.
-func (q *Queue) Acquire(ctx context.Context, owner string) (release func(), err error) {
+func (q *Queue) Acquire(ctx context.Context, by Claim) (release func(), err error) {
 	if q == nil {
 		return func() {}, nil
 	}
 	began := time.Now()
-	w := q.join(owner)
+	w := q.join(by)
 	select {
 	case <-w.ready:
 	default:
@@ -75,7 +85,7 @@ func (q *Queue) Acquire(ctx context.Context, owner string) (release func(), err 
 		case <-w.ready:
 		case <-ctx.Done():
 			if !q.leave(w) {
-				q.release(owner) // it became ready at the same moment
+				q.release(by.Owner) // it became ready at the same moment
 			}
 			return nil, context.Cause(ctx)
 		}
@@ -83,7 +93,7 @@ func (q *Queue) Acquire(ctx context.Context, owner string) (release func(), err 
 	if q.watcher != nil {
 		q.watcher.Waited(time.Since(began))
 	}
-	return sync.OnceFunc(func() { q.release(owner) }), nil
+	return sync.OnceFunc(func() { q.release(by.Owner) }), nil
 }
 
 // Room returns how many more callers could work at once without waiting. A nil Queue has room for any number.
@@ -97,10 +107,10 @@ func (q *Queue) Room() int {
 }
 
 // join adds a caller, which may work at once if there is room.
-func (q *Queue) join(owner string) *waiter {
+func (q *Queue) join(by Claim) *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w := &waiter{owner: owner, ready: make(chan struct{})}
+	w := &waiter{Claim: by, ready: make(chan struct{})}
 	q.waiting = append(q.waiting, w)
 	q.admit()
 	return w
@@ -133,17 +143,23 @@ func (q *Queue) admit() {
 	for q.total < q.limit && len(q.waiting) > 0 {
 		next := 0
 		for i, w := range q.waiting {
-			if q.working[w.owner] < q.working[q.waiting[next].owner] {
+			if w.before(q.waiting[next], q.working) {
 				next = i
 			}
 		}
 		w := q.waiting[next]
 		q.waiting = slices.Delete(q.waiting, next, next+1)
-		q.working[w.owner]++
+		q.working[w.Owner]++
 		q.total++
 		close(w.ready)
 	}
 	q.tell()
+}
+
+// before reports whether a waiting caller is to work before another one that has waited longer, with the work in
+// progress by owner.
+func (w *waiter) before(other *waiter, working map[string]int) bool {
+	return cmp.Or(cmp.Compare(working[w.Owner], working[other.Owner]), cmp.Compare(w.Run, other.Run)) < 0
 }
 
 func (q *Queue) tell() {

@@ -51,15 +51,20 @@ type caller struct {
 }
 
 func start(ctx context.Context, q *cores.Queue, owner string, begun chan string) *caller {
-	w := &caller{owner: owner, waiting: make(chan struct{}), begun: begun, end: make(chan struct{}), done: make(chan error, 1)}
+	return startRun(ctx, q, cores.Claim{Owner: owner}, owner, begun)
+}
+
+// startRun starts a caller that sends its name to begun when it works.
+func startRun(ctx context.Context, q *cores.Queue, claim cores.Claim, name string, begun chan string) *caller {
+	w := &caller{owner: claim.Owner, waiting: make(chan struct{}), begun: begun, end: make(chan struct{}), done: make(chan error, 1)}
 	go func() {
 		release, err := q.Acquire(notice.With(ctx, notice.Receiver{Waits: func(now bool) {
 			if now {
 				close(w.waiting)
 			}
-		}}), owner)
+		}}), claim)
 		if err == nil {
-			begun <- owner
+			begun <- name
 			<-w.end
 			release()
 		}
@@ -111,10 +116,40 @@ func TestAnOwnerThatAsksForMuchDoesNotKeepTheOthersOut(t *testing.T) {
 	require.Equal(t, []int{0, 0, 7}, []int{working, waiting, waits})
 }
 
+func TestTheOldestRunOfAnOwnerIsFirst(t *testing.T) {
+	t.Parallel()
+	q := cores.NewQueue(1, nil)
+	release, err := q.Acquire(t.Context(), cores.Claim{Owner: "a", Run: 1})
+	require.NoError(t, err)
+	begun := make(chan string, 4)
+	var all []*caller
+	for _, c := range []struct {
+		claim cores.Claim
+		name  string
+	}{
+		{cores.Claim{Owner: "a", Run: 3}, "a 3"}, {cores.Claim{Owner: "a", Run: 2}, "a 2"}, {cores.Claim{Owner: "a", Run: 2}, "a 2 again"}, {cores.Claim{Owner: "b", Run: 9}, "b 9"},
+	} {
+		w := startRun(t.Context(), q, c.claim, c.name, begun)
+		<-w.waiting
+		close(w.end)
+		all = append(all, w)
+	}
+	release()
+	var order []string
+	for range all {
+		order = append(order, <-begun)
+	}
+	// When the first one ends, no owner has work in progress, so only runs count; a place was never free meanwhile.
+	require.Equal(t, []string{"a 2", "a 2 again", "a 3", "b 9"}, order)
+	for _, w := range all {
+		require.NoError(t, <-w.done)
+	}
+}
+
 func TestACallerWhoseContextEndsLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	q := cores.NewQueue(1, nil)
-	release, err := q.Acquire(t.Context(), "a")
+	release, err := q.Acquire(t.Context(), cores.Claim{Owner: "a"})
 	require.NoError(t, err)
 	why := errors.New("the run was stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -124,7 +159,7 @@ func TestACallerWhoseContextEndsLeavesTheQueue(t *testing.T) {
 	require.ErrorIs(t, <-w.done, why)
 	release()
 	release()
-	again, err := q.Acquire(notice.With(t.Context(), notice.Receiver{Waits: func(bool) { t.Error("nobody else works") }}), "c")
+	again, err := q.Acquire(notice.With(t.Context(), notice.Receiver{Waits: func(bool) { t.Error("nobody else works") }}), cores.Claim{Owner: "c"})
 	require.NoError(t, err)
 	again()
 }
@@ -135,7 +170,7 @@ func TestWithoutALimitTheCoresDecide(t *testing.T) {
 	require.Positive(t, cores.Limit(0))
 	require.Zero(t, cores.Limit(0)%cores.PerCore)
 	var none *cores.Queue
-	release, err := none.Acquire(t.Context(), "a")
+	release, err := none.Acquire(t.Context(), cores.Claim{Owner: "a"})
 	require.NoError(t, err)
 	release()
 	require.Positive(t, none.Room())
@@ -145,10 +180,10 @@ func TestThereIsRoomForAsManyAsDoNotWork(t *testing.T) {
 	t.Parallel()
 	q := cores.NewQueue(2, nil)
 	require.Equal(t, 2, q.Room())
-	first, err := q.Acquire(t.Context(), "a")
+	first, err := q.Acquire(t.Context(), cores.Claim{Owner: "a"})
 	require.NoError(t, err)
 	require.Equal(t, 1, q.Room())
-	second, err := q.Acquire(t.Context(), "b")
+	second, err := q.Acquire(t.Context(), cores.Claim{Owner: "b"})
 	require.NoError(t, err)
 	require.Zero(t, q.Room())
 	first()
@@ -170,7 +205,7 @@ func TestManyCallersNeverExceedTheLimitAndAllGetTheirTurn(t *testing.T) {
 			if i%5 == 0 {
 				go cancel() // at any moment
 			}
-			release, err := q.Acquire(ctx, string(rune('a'+i%7)))
+			release, err := q.Acquire(ctx, cores.Claim{Owner: string(rune('a' + i%7)), Run: int64(i % 3)})
 			mu.Lock()
 			defer mu.Unlock()
 			done++
@@ -191,7 +226,7 @@ func TestManyCallersNeverExceedTheLimitAndAllGetTheirTurn(t *testing.T) {
 	group.Wait()
 	require.Equal(t, callers, done)
 	require.LessOrEqual(t, most, limit)
-	release, err := q.Acquire(notice.With(t.Context(), notice.Receiver{Waits: func(bool) { t.Error("a place was lost") }}), "last")
+	release, err := q.Acquire(notice.With(t.Context(), notice.Receiver{Waits: func(bool) { t.Error("a place was lost") }}), cores.Claim{Owner: "last"})
 	require.NoError(t, err)
 	release()
 }

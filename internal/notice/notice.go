@@ -6,6 +6,7 @@ import "context"
 // Receiver receives what the work of an activity does; nil functions do not. The worker shows it.
 type Receiver struct {
 	Waits func(now bool)        // a part of it begins, or ends, to wait for a free core of the host
+	Idle  func(now bool)        // all of it begins, or ends, to wait for a model; it may have to wait for its turn then
 	Does  func(activity string) // the name of the activity that it does as a part of its own
 }
 
@@ -18,6 +19,13 @@ func With(ctx context.Context, r Receiver) context.Context { return context.With
 func Waits(ctx context.Context, now bool) {
 	if r, ok := ctx.Value(key{}).(Receiver); ok && r.Waits != nil {
 		r.Waits(now)
+	}
+}
+
+// Idle tells that the work begins to wait for a model, or that its wait has ended.
+func Idle(ctx context.Context, now bool) {
+	if r, ok := ctx.Value(key{}).(Receiver); ok && r.Idle != nil {
+		r.Idle(now)
 	}
 }
 

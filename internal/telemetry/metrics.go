@@ -115,6 +115,11 @@ var (
 	CacheLookups = counter("rgpt_model_cache_lookups_total", "Requests for which the response to an identical, earlier one was looked up, by result: hit (it answered the request) or miss.", "result")
 	// FurtherTurns counts turns of agents that followed another one in the same activity.
 	FurtherTurns = counter("rgpt_further_turns_total", "Turns of agents that followed another one in the same activity.")
+	// activityWork is the number of activities that do not wait for a model; state is working or waiting.
+	activityWork = gauge("rgpt_activity_work", "Activities that do not wait for a model, by state: working (for at most 250 ms at a time), or waiting for their turn.", "state")
+	// activityWait is how long they waited.
+	activityWait = histogram("rgpt_activity_wait_seconds", "Time that activities waited until they could work.",
+		[]float64{0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60})
 	// coreWork is the number of checks and commands; state is working or waiting.
 	coreWork = gauge("rgpt_core_work", "Checks and commands of repositories on this host, by state: working or waiting (for a free core).", "state")
 	// coreWait is how long they waited.
@@ -364,6 +369,18 @@ func (Cores) Queued(working, waiting int) {
 // Waited implements cores.Observer.
 func (Cores) Waited(d time.Duration) { coreWait.WithLabelValues().Observe(d.Seconds()) }
 
+// Activities exports what a queue for the activities that work at the same time does.
+type Activities struct{}
+
+// Queued implements cores.Observer.
+func (Activities) Queued(working, waiting int) {
+	activityWork.WithLabelValues("working").Set(float64(working))
+	activityWork.WithLabelValues("waiting").Set(float64(waiting))
+}
+
+// Waited implements cores.Observer.
+func (Activities) Waited(d time.Duration) { activityWait.WithLabelValues().Observe(d.Seconds()) }
+
 // Results of looking up the response to an identical request.
 const (
 	CacheHit  = "hit"
@@ -375,6 +392,8 @@ func ExpectModelCalls() {
 	FurtherTurns.WithLabelValues()
 	Cores{}.Queued(0, 0)
 	coreWait.WithLabelValues()
+	Activities{}.Queued(0, 0)
+	activityWait.WithLabelValues()
 	for _, result := range []string{CacheHit, CacheMiss} {
 		CacheLookups.WithLabelValues(result)
 	}

@@ -47,6 +47,8 @@ type Options struct {
 	Log       *slog.Logger
 
 	tasks *tasks // what the agents do
+	beats *heartbeats
+	pace  *pace
 }
 
 const (
@@ -54,6 +56,11 @@ const (
 	// it offers the task to other workers. It limits how long a run is blocked when its worker
 	// dies.
 	stickyTime = 2 * time.Second
+	// workflowPolls and activityPolls are how many tasks of a role's queue a worker asks for at the same time. With
+	// the SDK's 2, the tasks of many runs that begin together wait for polls, and with them their commands. Polls
+	// that wait cost next to nothing.
+	workflowPolls = 16
+	activityPolls = 8
 	// beatThrottle limits how long the SDK delays a heartbeat.
 	beatThrottle = 500 * time.Millisecond
 )
@@ -69,7 +76,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer closeParts()
 	starter := newStarter(parts)
-	c, err := temporal.Connect(ctx, o.Config.Temporal, o.Log, starter.Schedule)
+	o.pace = newPace(o.Config.Worker.MaxWorkingActivities, parts.Store.ProjectOf)
+	o.beats = newHeartbeats(o.Config.Worker.HeartbeatsPerSecond, o.Config.Worker.LongestHeartbeatTimeout)
+	c, err := temporal.Connect(ctx, o.Config.Temporal, o.Log, o.beats.intercept, starter.Schedule)
 	if err != nil {
 		return err
 	}
@@ -304,6 +313,8 @@ func startOwn(c client.Client, parts *activities.Activities, o Options) (worker.
 func workerOptions(o Options) worker.Options {
 	return worker.Options{
 		MaxConcurrentActivityExecutionSize:      o.Config.Worker.MaxConcurrentActivities,
+		MaxConcurrentActivityTaskPollers:        activityPolls,
+		MaxConcurrentWorkflowTaskPollers:        workflowPolls,
 		MaxConcurrentWorkflowTaskExecutionSize:  o.Config.Worker.MaxConcurrentWorkflowTasks,
 		MaxConcurrentLocalActivityExecutionSize: o.Config.Worker.MaxConcurrentActivities,
 		StickyScheduleToStartTimeout:            stickyTime,
@@ -311,7 +322,7 @@ func workerOptions(o Options) worker.Options {
 		MaxHeartbeatThrottleInterval:            beatThrottle,
 		DefaultHeartbeatThrottleInterval:        beatThrottle,
 		DisableRegistrationAliasing:             true,
-		Interceptors:                            []interceptor.WorkerInterceptor{temporal.NewSizeLimit(), &activityInterceptor{log: o.Log, worker: temporal.Identity(), tasks: o.tasks, most: o.Config.Worker.LostAttempts, stopTime: o.Config.Worker.StopTimeout}},
+		Interceptors:                            []interceptor.WorkerInterceptor{temporal.NewSizeLimit(), &timeoutInterceptor{beats: o.beats}, &activityInterceptor{log: o.Log, worker: temporal.Identity(), tasks: o.tasks, beats: o.beats, pace: o.pace, most: o.Config.Worker.LostAttempts, stopTime: o.Config.Worker.StopTimeout}},
 	}
 }
 

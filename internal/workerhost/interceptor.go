@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -24,13 +23,15 @@ type activityInterceptor struct {
 	log    *slog.Logger
 	worker string // identity
 	tasks  *tasks // what the agents do
-	most   int    // maximum number of lost attempts; see quarantined
+	beats  *heartbeats
+	pace   *pace
+	most   int // maximum number of lost attempts; see quarantined
 
 	stopTime time.Duration // for activities when the worker is asked to stop
 }
 
 func (e *activityInterceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activityInbound{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks, most: e.most, stopTime: e.stopTime}
+	return &activityInbound{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks, beats: e.beats, pace: e.pace, most: e.most, stopTime: e.stopTime}
 }
 
 type activityInbound struct {
@@ -38,6 +39,8 @@ type activityInbound struct {
 	log    *slog.Logger
 	worker string
 	tasks  *tasks
+	beats  *heartbeats
+	pace   *pace
 	most   int
 
 	stopTime time.Duration
@@ -49,10 +52,24 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	defer release()
 	ended, notices := e.tasks.begin(info, in.Args)
 	defer func() { ended(err) }()
+	place := &paced{pace: e.pace, workflowID: info.WorkflowExecution.ID}
+	defer place.rest()
+	notices.Idle = func(now bool) {
+		switch {
+		case info.IsLocalActivity:
+		case now:
+			place.rest()
+		default:
+			place.work(ctx)
+		}
+	}
 	ctx = notice.With(ctx, notices)
 	before := answersOf(ctx, info)
-	stopBeat := sendHeartbeats(ctx, info, before)
+	stopBeat := e.beats.send(ctx, info, before)
 	defer stopBeat()
+	if !info.IsLocalActivity {
+		place.work(ctx)
+	}
 	var result any
 	if err = quarantined(info, before, e.most); err == nil {
 		result, err = e.Next.ExecuteActivity(ctx, in)
@@ -121,30 +138,3 @@ func stopping(ctx context.Context) bool {
 		return false
 	}
 }
-
-// sendHeartbeats sends an activity's heartbeats while it runs, several times per timeout; the start
-// of an activity counts as its first heartbeat. The returned function stops the heartbeats and
-// waits until they have stopped: a heartbeat after the end would be an error in Temporal's log.
-func sendHeartbeats(ctx context.Context, info activity.Info, before answers) func() {
-	if info.IsLocalActivity || info.HeartbeatTimeout <= 0 {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	done.Go(func() {
-		tick := time.NewTicker(info.HeartbeatTimeout / beatsPerTimeout)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				activity.RecordHeartbeat(ctx, before)
-			}
-		}
-	})
-	return func() { cancel(); done.Wait() }
-}
-
-// beatsPerTimeout is the number of heartbeats that an activity sends per heartbeat timeout.
-const beatsPerTimeout = 3

@@ -1,0 +1,105 @@
+package workerhost
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/cores"
+	"github.com/rocketgpt/orchestrator/internal/notice"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
+)
+
+// pace limits how many activities work at the same time. If many runs begin or get responses together, their
+// activities would keep the machine busy for seconds, and the workflow tasks, which carry out people's commands,
+// would wait with them. Workflow tasks and local activities are not limited.
+//
+// An activity gives its place up while a model responds and, whatever it does, after paceTime: it may wait for
+// something else. A nil *pace limits nothing.
+type pace struct {
+	places  *cores.Queue
+	project func(ctx context.Context, run int64) (string, error)
+
+	mu       sync.Mutex
+	projects map[int64]string // of runs
+}
+
+// paceTime is how long an activity counts as working if it does not say that it waits.
+const paceTime = 250 * time.Millisecond
+
+// knownProjects is the number of runs whose projects are remembered.
+const knownProjects = 10_000
+
+// newPace returns a pace for so many working activities; 0: as many as checks and commands by default. project
+// looks up the project of a run.
+func newPace(most int, project func(ctx context.Context, run int64) (string, error)) *pace {
+	if most == 0 {
+		most = cores.PerCore * runtime.GOMAXPROCS(0)
+	}
+	return &pace{places: cores.NewQueue(most, telemetry.Activities{}), project: project, projects: map[int64]string{}}
+}
+
+// claim returns the claim of a workflow's activity. Its owner is the project, as long as that can be looked up.
+func (p *pace) claim(ctx context.Context, workflowID string) cores.Claim {
+	run, ok := contract.RunIDOfWorkflow(workflowID)
+	if !ok {
+		return cores.Claim{Owner: workflowID}
+	}
+	p.mu.Lock()
+	project, known := p.projects[run]
+	p.mu.Unlock()
+	if known {
+		return cores.Claim{Owner: project, Run: run}
+	}
+	project, err := p.project(ctx, run)
+	if err != nil {
+		return cores.Claim{Owner: workflowID, Run: run} // the activity reports it if it needs the database, too
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.projects) >= knownProjects {
+		clear(p.projects)
+	}
+	p.projects[run] = project
+	return cores.Claim{Owner: project, Run: run}
+}
+
+// paced is an activity that has a place while it works.
+type paced struct {
+	pace       *pace
+	workflowID string
+
+	mu   sync.Mutex
+	exit func() // gives its place up; nil: it has none
+}
+
+// work waits for a place, or until ctx ends.
+func (a *paced) work(ctx context.Context) {
+	if a.pace == nil {
+		return
+	}
+	// People can do nothing about this wait, so nobody is notified.
+	exit, err := a.pace.places.Acquire(notice.With(ctx, notice.Receiver{}), a.pace.claim(ctx, a.workflowID))
+	if err != nil {
+		return
+	}
+	timer := time.AfterFunc(paceTime, exit)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.exit != nil {
+		a.exit()
+	}
+	a.exit = func() { timer.Stop(); exit() }
+}
+
+// rest gives the activity's place up.
+func (a *paced) rest() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.exit != nil {
+		a.exit()
+		a.exit = nil
+	}
+}
