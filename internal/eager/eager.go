@@ -26,19 +26,21 @@ type Starter struct {
 	mu      sync.Mutex
 	closed  bool
 	waiting map[string][]*poll // by queue
+	stopped map[string]bool    // workers, by the key that the SDK gives each
 	open    sync.WaitGroup     // requests that hold polls
 }
 
 // poll is a worker's poll. A request that may bring an activity for it holds it until the response.
 type poll struct {
-	result chan *workflowservice.PollActivityTaskQueueResponse
+	worker string
+	result chan *workflowservice.PollActivityTaskQueueResponse // nil: no activity
 	ended  bool // it waits only for the response of the request that holds it
 }
 
 // New returns a Starter. room returns how many more activities of a queue could begin here now; others go to the
 // queue, where another worker may begin them earlier. It is called often, and must not block.
 func New(room func(queue string) int) *Starter {
-	return &Starter{room: room, waiting: map[string][]*poll{}}
+	return &Starter{room: room, waiting: map[string][]*poll{}, stopped: map[string]bool{}}
 }
 
 // Close lets no further activities start here, and returns when those that the server may be starting have been
@@ -50,23 +52,33 @@ func (s *Starter) Close() {
 	s.open.Wait()
 }
 
-// Poll is the interceptor for the connection of workers that execute what starts here.
+// Poll is the interceptor for the connection of workers that execute what starts here. Like the server, it ends the
+// polls of a worker that stops: the worker waits for them.
 func (s *Starter) Poll(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	request, isPoll := req.(*workflowservice.PollActivityTaskQueueRequest)
-	response, ok := reply.(*workflowservice.PollActivityTaskQueueResponse)
-	if !isPoll || !ok {
-		return invoke(ctx, method, req, reply, conn, options...)
+	switch r := req.(type) {
+	case *workflowservice.PollActivityTaskQueueRequest:
+		response, ok := reply.(*workflowservice.PollActivityTaskQueueResponse)
+		if !ok {
+			break
+		}
+		if task := s.await(ctx, r.GetTaskQueue().GetName(), r.GetWorkerInstanceKey()); task != nil {
+			proto.Merge(response, task)
+		}
+		return nil
+	case *workflowservice.ShutdownWorkerRequest:
+		s.stop(r.GetWorkerInstanceKey())
 	}
-	if task := s.await(ctx, request.GetTaskQueue().GetName()); task != nil {
-		proto.Merge(response, task)
-	}
-	return nil
+	return invoke(ctx, method, req, reply, conn, options...)
 }
 
-// await returns the next activity of a queue that starts here, nil if ctx ends first.
-func (s *Starter) await(ctx context.Context, queue string) *workflowservice.PollActivityTaskQueueResponse {
-	p := &poll{result: make(chan *workflowservice.PollActivityTaskQueueResponse, 1)}
+// await returns the next activity of a queue that starts here, nil if ctx ends or the worker stops first.
+func (s *Starter) await(ctx context.Context, queue, worker string) *workflowservice.PollActivityTaskQueueResponse {
+	p := &poll{worker: worker, result: make(chan *workflowservice.PollActivityTaskQueueResponse, 1)}
 	s.mu.Lock()
+	if s.stopped[worker] {
+		s.mu.Unlock()
+		return nil
+	}
 	s.waiting[queue] = append(s.waiting[queue], p)
 	s.mu.Unlock()
 	select {
@@ -75,16 +87,32 @@ func (s *Starter) await(ctx context.Context, queue string) *workflowservice.Poll
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
-	i := slices.Index(s.waiting[queue], p)
-	if i >= 0 {
-		s.waiting[queue] = slices.Delete(s.waiting[queue], i, i+1)
-	}
-	p.ended = true
+	s.end(queue, p)
 	s.mu.Unlock()
-	if i >= 0 {
-		return nil
-	}
 	return <-p.result
+}
+
+// end ends a poll. If a request holds it, it gets the response of that. The caller must hold s.mu.
+func (s *Starter) end(queue string, p *poll) {
+	p.ended = true
+	if i := slices.Index(s.waiting[queue], p); i >= 0 {
+		s.waiting[queue] = slices.Delete(s.waiting[queue], i, i+1)
+		p.result <- nil
+	}
+}
+
+// stop ends the polls of a worker, also those that have yet to begin.
+func (s *Starter) stop(worker string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped[worker] = true
+	for queue, polls := range s.waiting {
+		for _, p := range slices.Clone(polls) {
+			if p.worker == worker {
+				s.end(queue, p)
+			}
+		}
+	}
 }
 
 // Schedule is the interceptor for the connection of workers that execute workflows.
@@ -155,7 +183,7 @@ func (s *Starter) pass(held []hold, response *workflowservice.RespondWorkflowTas
 		case i >= 0:
 			h.poll.result <- response.GetActivityTasks()[i]
 			response.ActivityTasks = slices.Delete(response.GetActivityTasks(), i, i+1)
-		case h.poll.ended:
+		case h.poll.ended || s.stopped[h.poll.worker]:
 			h.poll.result <- nil
 		default:
 			s.waiting[h.queue] = append(s.waiting[h.queue], h.poll)

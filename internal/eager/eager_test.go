@@ -49,16 +49,19 @@ func flow(ctx workflow.Context, n int) ([]string, error) {
 }
 
 // process is a process with a worker for workflows, and one for the activities that start there.
-type process struct{ client client.Client }
+type process struct {
+	client client.Client
+	here   worker.Worker // executes them
+}
 
 // newProcess starts a process. inner are interceptors between it and Temporal.
 func newProcess(t *testing.T, address string, s *eager.Starter, inner ...grpc.UnaryClientInterceptor) process {
 	t.Helper()
-	p := process{connect(t, address, append([]grpc.UnaryClientInterceptor{s.Schedule}, inner...)...)}
+	p := process{client: connect(t, address, append([]grpc.UnaryClientInterceptor{s.Schedule}, inner...)...)}
 	workflows := worker.New(p.client, flows, worker.Options{})
 	workflows.RegisterWorkflow(flow)
 	start(t, workflows)
-	startActivities(t, connect(t, address, s.Poll), "here")
+	p.here = startActivities(t, connect(t, address, s.Poll), "here")
 	return p
 }
 
@@ -77,11 +80,12 @@ func start(t *testing.T, w worker.Worker) {
 }
 
 // startActivities starts a worker for activities, which return its place.
-func startActivities(t *testing.T, c client.Client, place string) {
+func startActivities(t *testing.T, c client.Client, place string) worker.Worker {
 	t.Helper()
-	w := worker.New(c, tasks, worker.Options{DisableWorkflowWorker: true})
+	w := worker.New(c, tasks, worker.Options{DisableWorkflowWorker: true, WorkerStopTimeout: time.Hour})
 	w.RegisterActivityWithOptions(func(context.Context) (string, error) { return place, nil }, activity.RegisterOptions{Name: "where"})
 	start(t, w)
+	return w
 }
 
 // places executes n activities at the same time, and returns how many were executed at each place.
@@ -139,6 +143,25 @@ func TestNothingStartsAfterClose(t *testing.T) {
 	p := newProcess(t, temporaltest.Serve(t), s)
 	startActivities(t, p.client, "queue")
 	s.Close()
+	require.Equal(t, map[string]int{"queue": 1}, p.places(t, 1))
+}
+
+func TestAWorkerThatStopsDoesNotWaitForItsPolls(t *testing.T) {
+	t.Parallel()
+	s := eager.New(func(string) int { return 1 })
+	p := newProcess(t, temporaltest.Serve(t), s)
+	require.Equal(t, map[string]int{"here": 1}, p.places(t, 1))
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.here.Stop()
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		t.Fatal("the polls of the worker did not end")
+	}
+	startActivities(t, p.client, "queue")
 	require.Equal(t, map[string]int{"queue": 1}, p.places(t, 1))
 }
 
