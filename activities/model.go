@@ -216,6 +216,7 @@ func (a *Activities) ask(ctx context.Context, q question) (model.Response, error
 	response, err := modelcall.Once(ctx, a.ledger(), &a.calls, q.call(), q.timeout, func(ctx context.Context, paid func()) (model.Response, error) {
 		return a.call(ctx, q, paid)
 	})
+	notice.Idle(ctx, false) // not before the response is stored, because the activity may have to wait
 	if q.strict && fault.Is(err, contract.CodeBadRequest) {
 		// The form that a heal requested caused the error; other actions remain without it.
 		err = fault.Wrap(err, contract.ClassLLM, contract.CodeBadRequest, "the provider rejected a request with strict schemas: %s", fault.Of(err).Message)
@@ -569,7 +570,6 @@ func (a *Activities) complete(ctx context.Context, r model.Request) (model.Respo
 	defer span.End()
 	notice.Idle(ctx, true)
 	response, err := a.Model.Complete(ctx, r)
-	notice.Idle(ctx, false)
 	span.SetAttributes(
 		attribute.Int64("gen_ai.usage.input_tokens", response.Usage.PromptTokens),
 		attribute.Int64("gen_ai.usage.output_tokens", response.Usage.CompletionTokens),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	commandpb "go.temporal.io/api/command/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -34,7 +35,7 @@ type Starter struct {
 type poll struct {
 	worker string
 	result chan *workflowservice.PollActivityTaskQueueResponse // nil: no activity
-	ended  bool // it waits only for the response of the request that holds it
+	ended  bool                                                // it waits only for the response of the request that holds it
 }
 
 // New returns a Starter. room returns how many more activities of a queue could begin here now; others go to the
@@ -43,14 +44,24 @@ func New(room func(queue string) int) *Starter {
 	return &Starter{room: room, waiting: map[string][]*poll{}, stopped: map[string]bool{}}
 }
 
-// Close lets no further activities start here, and returns when those that the server may be starting have been
-// passed on. Call it before the workers stop.
+// Close lets no further activities start here, and waits until those that the server may be starting have been
+// passed on, for at most closeTime. Call it before the workers stop.
 func (s *Starter) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.open.Wait()
+	passed := make(chan struct{})
+	go func() { s.open.Wait(); close(passed) }()
+	patience := time.NewTimer(closeTime)
+	defer patience.Stop()
+	select {
+	case <-passed:
+	case <-patience.C:
+	}
 }
+
+// closeTime is how long Close waits for responses. What comes later is started again if nobody executes it.
+const closeTime = 2 * time.Second
 
 // Poll is the interceptor for the connection of workers that execute what starts here. Like the server, it ends the
 // polls of a worker that stops: the worker waits for them.
@@ -119,7 +130,8 @@ func (s *Starter) stop(worker string) {
 func (s *Starter) Schedule(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	request, isCompletion := req.(*workflowservice.RespondWorkflowTaskCompletedRequest)
 	response, ok := reply.(*workflowservice.RespondWorkflowTaskCompletedResponse)
-	if !isCompletion || !ok {
+	// The activities of a request with several pages are in the response to the last one.
+	if !isCompletion || !ok || request.GetIntermediatePage() {
 		return invoke(ctx, method, req, reply, conn, options...)
 	}
 	held := s.hold(request.GetCommands())

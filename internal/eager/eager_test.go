@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/rocketgpt/orchestrator/internal/await"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/eager"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
@@ -62,6 +63,7 @@ func newProcess(t *testing.T, address string, s *eager.Starter, inner ...grpc.Un
 	workflows.RegisterWorkflow(flow)
 	start(t, workflows)
 	p.here = startActivities(t, connect(t, address, s.Poll), "here")
+	await.Until(t, "the worker to poll", func() bool { return s.Waits(tasks) })
 	return p
 }
 
@@ -82,7 +84,7 @@ func start(t *testing.T, w worker.Worker) {
 // startActivities starts a worker for activities, which return its place.
 func startActivities(t *testing.T, c client.Client, place string) worker.Worker {
 	t.Helper()
-	w := worker.New(c, tasks, worker.Options{DisableWorkflowWorker: true, WorkerStopTimeout: time.Hour})
+	w := worker.New(c, tasks, worker.Options{DisableWorkflowWorker: true, WorkerStopTimeout: time.Hour, MaxConcurrentActivityTaskPollers: 1})
 	w.RegisterActivityWithOptions(func(context.Context) (string, error) { return place, nil }, activity.RegisterOptions{Name: "where"})
 	start(t, w)
 	return w
@@ -106,14 +108,18 @@ func TestActivitiesStartOnTheWorkerThatScheduledThem(t *testing.T) {
 	t.Parallel()
 	var room atomic.Int64
 	room.Store(1)
-	p := newProcess(t, temporaltest.Serve(t), eager.New(func(queue string) int {
-		require.Equal(t, tasks, queue)
+	s := eager.New(func(queue string) int {
+		if queue != tasks {
+			return 0
+		}
 		return int(room.Load())
-	}))
+	})
+	p := newProcess(t, temporaltest.Serve(t), s)
 	// No worker asks the server for activities of this queue.
 	require.Equal(t, map[string]int{"here": 1}, p.places(t, 1))
 
 	startActivities(t, p.client, "queue")
+	await.Until(t, "the worker to poll again", func() bool { return s.Waits(tasks) })
 	require.Equal(t, map[string]int{"here": 1, "queue": 2}, p.places(t, 3), "there is room for one")
 	room.Store(0)
 	require.Equal(t, map[string]int{"queue": 2}, p.places(t, 2), "there is no room")

@@ -6,7 +6,7 @@ import "context"
 // Receiver receives what the work of an activity does; nil functions do not. The worker shows it.
 type Receiver struct {
 	Waits func(now bool)        // a part of it begins, or ends, to wait for a free core of the host
-	Idle  func(now bool)        // all of it begins, or ends, to wait for a model; it may have to wait for its turn then
+	Idle  func(now bool)        // it begins to wait for a model, or goes on; then it may have to wait for its turn
 	Does  func(activity string) // the name of the activity that it does as a part of its own
 }
 
@@ -22,7 +22,7 @@ func Waits(ctx context.Context, now bool) {
 	}
 }
 
-// Idle tells that the work begins to wait for a model, or that its wait has ended.
+// Idle tells that the work begins to wait for a model, or that it goes on. It returns when it may.
 func Idle(ctx context.Context, now bool) {
 	if r, ok := ctx.Value(key{}).(Receiver); ok && r.Idle != nil {
 		r.Idle(now)

@@ -115,8 +115,8 @@ var (
 	CacheLookups = counter("rgpt_model_cache_lookups_total", "Requests for which the response to an identical, earlier one was looked up, by result: hit (it answered the request) or miss.", "result")
 	// FurtherTurns counts turns of agents that followed another one in the same activity.
 	FurtherTurns = counter("rgpt_further_turns_total", "Turns of agents that followed another one in the same activity.")
-	// activityWork is the number of activities that do not wait for a model; state is working or waiting.
-	activityWork = gauge("rgpt_activity_work", "Activities that do not wait for a model, by state: working (for at most 250 ms at a time), or waiting for their turn.", "state")
+	// activityWork is the number of activities that have a turn to work or wait for one; state is working or waiting.
+	activityWork = gauge("rgpt_activity_work", "Activities by state: working (they have a turn, of at most 250 ms), or waiting for one.", "state")
 	// activityWait is how long they waited.
 	activityWait = histogram("rgpt_activity_wait_seconds", "Time that activities waited until they could work.",
 		[]float64{0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60})

@@ -18,8 +18,11 @@ import (
 // checks of a run that begin together.
 const eagerPolls = 8
 
-// newStarter returns the starter of activities on the worker that has their workflow. Checks and setups start here
-// only if a core is free for them: another worker may have one.
+// minSlots is the smallest number of slots of which some are for activities that start here.
+const minSlots = 8
+
+// newStarter returns the starter of activities on the worker that has their workflow. Checks and setups do not start
+// here while all cores are taken: another worker may have one. Those that have yet to take theirs do not count.
 func newStarter(parts *activities.Activities) *eager.Starter {
 	return eager.New(func(queue string) int {
 		if queue == contract.QueueTester {
@@ -32,7 +35,7 @@ func newStarter(parts *activities.Activities) *eager.Starter {
 // startsHere reports whether activities of a role can start on this worker without a queue. Those of the role run
 // have the queue of their workflow, so the SDK starts them itself.
 func startsHere(o Options, role string) bool {
-	return o.Config.Worker.EagerActivities && role != "run" && has(o, "run") && has(o, role) && slots(o, role) > 1
+	return o.Config.Worker.EagerActivities && role != "run" && has(o, "run") && has(o, role) && slots(o, role) >= minSlots
 }
 
 // slots returns how many activities of a role may be in progress at the same time.

@@ -17,8 +17,9 @@ import (
 // beatsPerTimeout is the number of heartbeats that an activity sends per heartbeat timeout.
 const beatsPerTimeout = 3
 
-// heartbeats decides how often the activities of this worker send heartbeats, each of which costs Temporal a write.
-// It makes the timeouts of new activities longer the more are in progress. Since Temporal tells an activity that it
+// heartbeats decides how often the activities of this worker's workflows send heartbeats, each of which costs
+// Temporal a write. The more activities this worker has in progress, the longer are the timeouts of those that it
+// schedules. Since Temporal tells an activity that it
 // was cancelled with the response to a heartbeat, those of a workflow send one as soon as it has cancelled any.
 //
 // A nil *heartbeats changes nothing.
@@ -47,7 +48,7 @@ func (h *heartbeats) timeout(wanted time.Duration) time.Duration {
 	all := h.total + 1
 	h.mu.Unlock()
 	needed := time.Duration(all*beatsPerTimeout) * time.Second / time.Duration(h.perSecond)
-	return max(wanted, min(needed, h.longest).Round(time.Second))
+	return max(wanted, min(needed.Round(time.Second), h.longest))
 }
 
 // begin counts an activity of a workflow until end is called.

@@ -56,11 +56,6 @@ const (
 	// it offers the task to other workers. It limits how long a run is blocked when its worker
 	// dies.
 	stickyTime = 2 * time.Second
-	// workflowPolls and activityPolls are how many tasks of a role's queue a worker asks for at the same time. With
-	// the SDK's 2, the tasks of many runs that begin together wait for polls, and with them their commands. Polls
-	// that wait cost next to nothing.
-	workflowPolls = 16
-	activityPolls = 8
 	// beatThrottle limits how long the SDK delays a heartbeat.
 	beatThrottle = 500 * time.Millisecond
 )
@@ -313,10 +308,9 @@ func startOwn(c client.Client, parts *activities.Activities, o Options) (worker.
 func workerOptions(o Options) worker.Options {
 	return worker.Options{
 		MaxConcurrentActivityExecutionSize:      o.Config.Worker.MaxConcurrentActivities,
-		MaxConcurrentActivityTaskPollers:        activityPolls,
-		MaxConcurrentWorkflowTaskPollers:        workflowPolls,
 		MaxConcurrentWorkflowTaskExecutionSize:  o.Config.Worker.MaxConcurrentWorkflowTasks,
 		MaxConcurrentLocalActivityExecutionSize: o.Config.Worker.MaxConcurrentActivities,
+		DisableEagerActivities:                  !o.Config.Worker.EagerActivities,
 		StickyScheduleToStartTimeout:            stickyTime,
 		WorkerStopTimeout:                       o.Config.Worker.StopTimeout,
 		MaxHeartbeatThrottleInterval:            beatThrottle,

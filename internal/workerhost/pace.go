@@ -29,6 +29,10 @@ type pace struct {
 // paceTime is how long an activity counts as working if it does not say that it waits.
 const paceTime = 250 * time.Millisecond
 
+// paceWait is how long an activity waits for a place at most: the wait counts as its time, and it must not fail
+// because of it.
+const paceWait = 5 * time.Second
+
 // knownProjects is the number of runs whose projects are remembered.
 const knownProjects = 10_000
 
@@ -41,11 +45,11 @@ func newPace(most int, project func(ctx context.Context, run int64) (string, err
 	return &pace{places: cores.NewQueue(most, telemetry.Activities{}), project: project, projects: map[int64]string{}}
 }
 
-// claim returns the claim of a workflow's activity. Its owner is the project, as long as that can be looked up.
+// claim returns the claim of a workflow's activity. Its owner is the project of the run, if that can be looked up.
 func (p *pace) claim(ctx context.Context, workflowID string) cores.Claim {
 	run, ok := contract.RunIDOfWorkflow(workflowID)
 	if !ok {
-		return cores.Claim{Owner: workflowID}
+		return cores.Claim{} // rare and short
 	}
 	p.mu.Lock()
 	project, known := p.projects[run]
@@ -55,7 +59,7 @@ func (p *pace) claim(ctx context.Context, workflowID string) cores.Claim {
 	}
 	project, err := p.project(ctx, run)
 	if err != nil {
-		return cores.Claim{Owner: workflowID, Run: run} // the activity reports it if it needs the database, too
+		return cores.Claim{Run: run} // the activity reports it if it needs the database, too
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,35 +75,59 @@ type paced struct {
 	pace       *pace
 	workflowID string
 
-	mu   sync.Mutex
-	exit func() // gives its place up; nil: it has none
+	mu    sync.Mutex
+	place *place // nil: none
 }
 
-// work waits for a place, or until ctx ends.
+// place is one that an activity has.
+type place struct{ leave func() }
+
+// work waits for a place unless the activity has one, for at most paceWait, or until ctx ends.
 func (a *paced) work(ctx context.Context) {
-	if a.pace == nil {
+	if a.pace == nil || ctx.Err() != nil || a.works() {
 		return
 	}
 	// People can do nothing about this wait, so nobody is notified.
-	exit, err := a.pace.places.Acquire(notice.With(ctx, notice.Receiver{}), a.pace.claim(ctx, a.workflowID))
+	limited, cancel := context.WithTimeout(notice.With(ctx, notice.Receiver{}), paceWait)
+	defer cancel()
+	leave, err := a.pace.places.Acquire(limited, a.pace.claim(ctx, a.workflowID))
 	if err != nil {
 		return
 	}
-	timer := time.AfterFunc(paceTime, exit)
+	now := &place{leave: leave}
+	a.mu.Lock()
+	before := a.place
+	a.place = now
+	a.mu.Unlock()
+	if before != nil {
+		before.leave() // two parts of the activity went on at the same time
+	}
+	time.AfterFunc(paceTime, func() { a.end(now) })
+}
+
+// works reports whether the activity has a place.
+func (a *paced) works() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.exit != nil {
-		a.exit()
+	return a.place != nil
+}
+
+// end gives a place up that the activity may have had for long enough.
+func (a *paced) end(p *place) {
+	p.leave()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.place == p {
+		a.place = nil
 	}
-	a.exit = func() { timer.Stop(); exit() }
 }
 
 // rest gives the activity's place up.
 func (a *paced) rest() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.exit != nil {
-		a.exit()
-		a.exit = nil
+	p := a.place
+	a.mu.Unlock()
+	if p != nil {
+		a.end(p)
 	}
 }

@@ -48,6 +48,18 @@ func TestAnActivityWaitsUntilAnotherRestsOrHasWorkedLongEnough(t *testing.T) {
 		<-begins(ended, first) // it does not wait
 		third.rest()
 		require.Equal(t, 1, p.places.Room())
+
+		<-begins(t.Context(), first)
+		<-begins(t.Context(), first) // it has a place
+		require.Zero(t, p.places.Room())
+		<-time.After(paceTime) // by the clock of this test
+		synctest.Wait()
+		require.Equal(t, 1, p.places.Room())
+		_, err := p.places.Acquire(t.Context(), cores.Claim{})
+		require.NoError(t, err)
+		began = time.Now()
+		<-begins(t.Context(), second)
+		require.Equal(t, paceWait, time.Since(began), "it works without a place, before its own time is up")
 	})
 }
 
@@ -61,12 +73,12 @@ func TestActivitiesWaitAsTheirProject(t *testing.T) {
 		return "tenant/project", failure
 	})
 	failure = errors.New("the database is down")
-	require.Equal(t, cores.Claim{Owner: "run-42", Run: 42}, p.claim(t.Context(), "run-42"))
+	require.Equal(t, cores.Claim{Run: 42}, p.claim(t.Context(), "run-42"))
 	failure = nil
 	for range 2 {
 		require.Equal(t, cores.Claim{Owner: "tenant/project", Run: 42}, p.claim(t.Context(), "run-42/heal/1"))
 	}
 	require.Equal(t, 2, lookups, "what was found is remembered")
-	require.Equal(t, cores.Claim{Owner: "pipeline-7"}, p.claim(t.Context(), "pipeline-7"))
+	require.Equal(t, cores.Claim{}, p.claim(t.Context(), "pipeline-7"))
 	(&paced{workflowID: "run-42"}).work(t.Context()) // without a pace, nothing waits
 }

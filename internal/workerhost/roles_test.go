@@ -47,8 +47,8 @@ func TestARoleHasTwoKindsOfSlotsOnlyWhereItsWorkflowsAre(t *testing.T) {
 		"no workflows":               {func(w *config.Worker) { w.Roles = []string{"builder", "tester"} }, "builder", 0},
 		"a role that is elsewhere":   {func(w *config.Worker) { w.Roles = []string{"run", "planner"} }, "builder", 0},
 		"turned off":                 {func(w *config.Worker) { w.EagerActivities = false }, "builder", 0},
-		"one slot, for the queue":    {func(w *config.Worker) { w.MaxConcurrentTurns = 1 }, "builder", 0},
-		"the queue has the odd slot": {func(w *config.Worker) { w.MaxConcurrentTurns = 3 }, "builder", 1},
+		"few slots, for the queue":   {func(w *config.Worker) { w.MaxConcurrentTurns = 7 }, "builder", 0},
+		"the queue has the odd slot": {func(w *config.Worker) { w.MaxConcurrentTurns = 9 }, "builder", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

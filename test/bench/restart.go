@@ -34,7 +34,7 @@ type restart struct {
 	AgainMS int64  `json:"delay_ms"`      // the difference
 }
 
-// heartbeatTime is the heartbeat timeout of all activities, see package workflows.
+// heartbeatTime is the heartbeat timeout of activities as long as few are in progress, see package workflows.
 const heartbeatTime = 2 * time.Second
 
 // restartKills is the number of times that the worker is killed.

@@ -17,7 +17,8 @@ import (
 // class of failure is retried, which applies where the activity fails; the policies here cover
 // failures that never get that far, such as a lost worker.
 const (
-	// heartbeat is short enough that a dead worker is noticed within two seconds.
+	// heartbeat is short enough that a dead worker is noticed within two seconds. Workers make it longer while they
+	// have many activities in progress.
 	heartbeat = 2 * time.Second
 	// localTimeout bounds local activities on rows.
 	localTimeout = time.Minute
