@@ -45,11 +45,12 @@ func newPace(most int, project func(ctx context.Context, run int64) (string, err
 	return &pace{places: cores.NewQueue(most, telemetry.Activities{}), project: project, projects: map[int64]string{}}
 }
 
-// claim returns the claim of a workflow's activity. Its owner is the project of the run, if that can be looked up.
+// claim returns the claim of a workflow's activity. Its owner is the project of the run. All other workflows, such as
+// deliberations and merge queues, and runs whose project cannot be looked up, have one owner together.
 func (p *pace) claim(ctx context.Context, workflowID string) cores.Claim {
 	run, ok := contract.RunIDOfWorkflow(workflowID)
 	if !ok {
-		return cores.Claim{} // rare and short
+		return cores.Claim{}
 	}
 	p.mu.Lock()
 	project, known := p.projects[run]
