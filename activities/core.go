@@ -38,8 +38,8 @@ func waitedForCore(ctx context.Context) time.Duration {
 }
 
 // takeCore waits until the host has room for work that keeps a core busy: the checks and the commands of
-// repositories. Projects share the room fairly, and a project's oldest run is first. The returned context has the room, so that work within this
-// work does not wait for more; release gives it back.
+// repositories. Projects share the room fairly, and a project's oldest run is first. The returned context has the
+// room, so that work within this work does not wait for more; release gives it back.
 func (a *Activities) takeCore(ctx context.Context, run int64) (_ context.Context, release func(), err error) {
 	if a.Cores == nil || ctx.Value(coreKey{}) != nil {
 		return ctx, func() {}, nil

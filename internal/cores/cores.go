@@ -34,7 +34,7 @@ type Observer interface {
 	Waited(time.Duration)
 }
 
-// Claim identifies the work that asks for a place.
+// Claim says for whom a caller works.
 type Claim struct {
 	Owner string // such as a project
 	Run   int64  // those that began earlier have lower numbers; 0: no run
@@ -96,8 +96,8 @@ func (q *Queue) Acquire(ctx context.Context, by Claim) (release func(), err erro
 	return sync.OnceFunc(func() { q.release(by.Owner) }), nil
 }
 
-// Room returns how many more callers could work at once without waiting. A nil Queue has room for any number.
-func (q *Queue) Room() int {
+// Free returns how many more callers could work now without waiting. A nil Queue has no limit.
+func (q *Queue) Free() int {
 	if q == nil {
 		return math.MaxInt
 	}

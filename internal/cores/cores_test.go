@@ -173,22 +173,22 @@ func TestWithoutALimitTheCoresDecide(t *testing.T) {
 	release, err := none.Acquire(t.Context(), cores.Claim{Owner: "a"})
 	require.NoError(t, err)
 	release()
-	require.Positive(t, none.Room())
+	require.Positive(t, none.Free())
 }
 
-func TestThereIsRoomForAsManyAsDoNotWork(t *testing.T) {
+func TestFreeIsTheLimitMinusThoseThatWork(t *testing.T) {
 	t.Parallel()
 	q := cores.NewQueue(2, nil)
-	require.Equal(t, 2, q.Room())
+	require.Equal(t, 2, q.Free())
 	first, err := q.Acquire(t.Context(), cores.Claim{Owner: "a"})
 	require.NoError(t, err)
-	require.Equal(t, 1, q.Room())
+	require.Equal(t, 1, q.Free())
 	second, err := q.Acquire(t.Context(), cores.Claim{Owner: "b"})
 	require.NoError(t, err)
-	require.Zero(t, q.Room())
+	require.Zero(t, q.Free())
 	first()
 	second()
-	require.Equal(t, 2, q.Room())
+	require.Equal(t, 2, q.Free())
 }
 
 func TestManyCallersNeverExceedTheLimitAndAllGetTheirTurn(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 // If a response is lost after the server has accepted it, its activities are started again when their heartbeats
 // time out, like those of a worker that died. So only activities with a heartbeat timeout are started here.
 type Starter struct {
-	room func(queue string) int
+	capacity func(queue string) int
 
 	mu      sync.Mutex
 	closed  bool
@@ -38,10 +38,10 @@ type poll struct {
 	ended  bool                                                // it waits only for the response of the request that holds it
 }
 
-// New returns a Starter. room returns how many more activities of a queue could begin here now; others go to the
-// queue, where another worker may begin them earlier. It is called often, and must not block.
-func New(room func(queue string) int) *Starter {
-	return &Starter{room: room, waiting: map[string][]*poll{}, stopped: map[string]bool{}}
+// New returns a Starter. capacity returns how many more activities of a queue this process can start now; the others
+// go to the queue, where another worker may start them earlier. It is called often, and must not block.
+func New(capacity func(queue string) int) *Starter {
+	return &Starter{capacity: capacity, waiting: map[string][]*poll{}, stopped: map[string]bool{}}
 }
 
 // Close lets no further activities start here, and waits until those that the server may be starting have been
@@ -149,11 +149,11 @@ type hold struct {
 	poll    *poll
 }
 
-// hold asks the server to start activities for which a poll waits and there is room.
+// hold asks the server to start activities for which there are a waiting poll and capacity.
 func (s *Starter) hold(commands []*commandpb.Command) (held []hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	room := map[string]int{}
+	capacity := map[string]int{}
 	for _, c := range commands {
 		a := c.GetScheduleActivityTaskCommandAttributes()
 		queue := a.GetTaskQueue().GetName()
@@ -161,13 +161,13 @@ func (s *Starter) hold(commands []*commandpb.Command) (held []hold) {
 		if a == nil || s.closed || a.GetRequestEagerExecution() || a.GetHeartbeatTimeout().AsDuration() <= 0 || len(s.waiting[queue]) == 0 {
 			continue
 		}
-		if _, known := room[queue]; !known {
-			room[queue] = s.room(queue)
+		if _, known := capacity[queue]; !known {
+			capacity[queue] = s.capacity(queue)
 		}
-		if room[queue] <= 0 {
+		if capacity[queue] <= 0 {
 			continue
 		}
-		room[queue]--
+		capacity[queue]--
 		last := len(s.waiting[queue]) - 1
 		held = append(held, hold{command: a, queue: queue, poll: s.waiting[queue][last]})
 		s.waiting[queue] = s.waiting[queue][:last]

@@ -106,13 +106,13 @@ func (p process) places(t *testing.T, n int) map[string]int {
 
 func TestActivitiesStartOnTheWorkerThatScheduledThem(t *testing.T) {
 	t.Parallel()
-	var room atomic.Int64
-	room.Store(1)
+	var capacity atomic.Int64
+	capacity.Store(1)
 	s := eager.New(func(queue string) int {
 		if queue != tasks {
 			return 0
 		}
-		return int(room.Load())
+		return int(capacity.Load())
 	})
 	p := newProcess(t, temporaltest.Serve(t), s)
 	// No worker asks the server for activities of this queue.
@@ -120,9 +120,9 @@ func TestActivitiesStartOnTheWorkerThatScheduledThem(t *testing.T) {
 
 	startActivities(t, p.client, "queue")
 	await.Until(t, "the worker to poll again", func() bool { return s.Waits(tasks) })
-	require.Equal(t, map[string]int{"here": 1, "queue": 2}, p.places(t, 3), "there is room for one")
-	room.Store(0)
-	require.Equal(t, map[string]int{"queue": 2}, p.places(t, 2), "there is no room")
+	require.Equal(t, map[string]int{"here": 1, "queue": 2}, p.places(t, 3), "the worker has capacity for one")
+	capacity.Store(0)
+	require.Equal(t, map[string]int{"queue": 2}, p.places(t, 2), "the worker has no capacity")
 }
 
 func TestAnActivityWhoseStartWasLostIsStartedAgain(t *testing.T) {

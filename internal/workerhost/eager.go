@@ -26,7 +26,7 @@ const minSlots = 8
 func newStarter(parts *activities.Activities) *eager.Starter {
 	return eager.New(func(queue string) int {
 		if queue == contract.QueueTester {
-			return parts.Cores.Room()
+			return parts.Cores.Free()
 		}
 		return math.MaxInt
 	})

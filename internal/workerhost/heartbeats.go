@@ -19,8 +19,8 @@ const beatsPerTimeout = 3
 
 // heartbeats decides how often the activities of this worker's workflows send heartbeats, each of which costs
 // Temporal a write. The more activities this worker has in progress, the longer are the timeouts of those that it
-// schedules. Since Temporal tells an activity that it
-// was cancelled with the response to a heartbeat, those of a workflow send one as soon as it has cancelled any.
+// schedules. Temporal tells an activity that it was cancelled in the response to a heartbeat, so when a workflow
+// cancels activities, all of its activities on this worker send one at once.
 //
 // A nil *heartbeats changes nothing.
 type heartbeats struct {
@@ -28,15 +28,15 @@ type heartbeats struct {
 	longest   time.Duration // timeout
 
 	mu       sync.Mutex
-	total    int                              // activities in progress
-	progress map[string]map[*beating]struct{} // activities in progress, by workflow
+	total    int                            // activities in progress
+	progress map[string]map[wakeup]struct{} // those activities, by workflow
 }
 
-// beating is an activity that sends heartbeats.
-type beating struct{ now chan struct{} } // receives when it is to send one at once
+// wakeup makes an activity send a heartbeat at once.
+type wakeup chan struct{}
 
 func newHeartbeats(perSecond int, longest time.Duration) *heartbeats {
-	return &heartbeats{perSecond: perSecond, longest: longest, progress: map[string]map[*beating]struct{}{}}
+	return &heartbeats{perSecond: perSecond, longest: longest, progress: map[string]map[wakeup]struct{}{}}
 }
 
 // timeout returns the heartbeat timeout of an activity that starts now and whose workflow wants the given one.
@@ -52,23 +52,23 @@ func (h *heartbeats) timeout(wanted time.Duration) time.Duration {
 }
 
 // begin counts an activity of a workflow until end is called.
-func (h *heartbeats) begin(workflowID string) (b *beating, end func()) {
-	b = &beating{now: make(chan struct{}, 1)}
+func (h *heartbeats) begin(workflowID string) (now wakeup, end func()) {
+	now = make(wakeup, 1)
 	if h == nil {
-		return b, func() {}
+		return now, func() {}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.total++
 	if h.progress[workflowID] == nil {
-		h.progress[workflowID] = map[*beating]struct{}{}
+		h.progress[workflowID] = map[wakeup]struct{}{}
 	}
-	h.progress[workflowID][b] = struct{}{}
-	return b, func() {
+	h.progress[workflowID][now] = struct{}{}
+	return now, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.total--
-		delete(h.progress[workflowID], b)
+		delete(h.progress[workflowID], now)
 		if len(h.progress[workflowID]) == 0 {
 			delete(h.progress, workflowID)
 		}
@@ -79,10 +79,10 @@ func (h *heartbeats) begin(workflowID string) (b *beating, end func()) {
 func (h *heartbeats) beatNow(workflowID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for b := range h.progress[workflowID] {
+	for now := range h.progress[workflowID] {
 		select {
-		case b.now <- struct{}{}:
-		default: // it will anyway
+		case now <- struct{}{}:
+		default: // one is pending
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (h *heartbeats) send(ctx context.Context, info activity.Info, details any) 
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	b, end := h.begin(info.WorkflowExecution.ID)
+	now, end := h.begin(info.WorkflowExecution.ID)
 	var done sync.WaitGroup
 	done.Go(func() {
 		tick := time.NewTicker(info.HeartbeatTimeout / beatsPerTimeout)
@@ -120,7 +120,7 @@ func (h *heartbeats) send(ctx context.Context, info activity.Info, details any) 
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-			case <-b.now:
+			case <-now:
 			}
 			activity.RecordHeartbeat(ctx, details)
 		}

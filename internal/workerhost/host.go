@@ -46,9 +46,9 @@ type Options struct {
 	ReadyFile string // written when all roles poll; empty for none
 	Log       *slog.Logger
 
-	tasks *tasks // what the agents do
-	beats *heartbeats
-	pace  *pace
+	tasks   *tasks // what the agents do
+	beats   *heartbeats
+	limiter *limiter
 }
 
 const (
@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer closeParts()
 	starter := newStarter(parts)
-	o.pace = newPace(o.Config.Worker.MaxWorkingActivities, parts.Store.ProjectOf)
+	o.limiter = newLimiter(o.Config.Worker.MaxWorkingActivities, parts.Store.ProjectOf)
 	o.beats = newHeartbeats(o.Config.Worker.HeartbeatsPerSecond, o.Config.Worker.LongestHeartbeatTimeout)
 	c, err := temporal.Connect(ctx, o.Config.Temporal, o.Log, o.beats.intercept, starter.Schedule)
 	if err != nil {
@@ -316,7 +316,7 @@ func workerOptions(o Options) worker.Options {
 		MaxHeartbeatThrottleInterval:            beatThrottle,
 		DefaultHeartbeatThrottleInterval:        beatThrottle,
 		DisableRegistrationAliasing:             true,
-		Interceptors:                            []interceptor.WorkerInterceptor{temporal.NewSizeLimit(), &timeoutInterceptor{beats: o.beats}, &activityInterceptor{log: o.Log, worker: temporal.Identity(), tasks: o.tasks, beats: o.beats, pace: o.pace, most: o.Config.Worker.LostAttempts, stopTime: o.Config.Worker.StopTimeout}},
+		Interceptors:                            []interceptor.WorkerInterceptor{temporal.NewSizeLimit(), &timeoutInterceptor{beats: o.beats}, &activityInterceptor{log: o.Log, worker: temporal.Identity(), tasks: o.tasks, beats: o.beats, limiter: o.limiter, most: o.Config.Worker.LostAttempts, stopTime: o.Config.Worker.StopTimeout}},
 	}
 }
 

@@ -20,28 +20,28 @@ import (
 // and keeps oversized results out of histories.
 type activityInterceptor struct {
 	interceptor.WorkerInterceptorBase
-	log    *slog.Logger
-	worker string // identity
-	tasks  *tasks // what the agents do
-	beats  *heartbeats
-	pace   *pace
-	most   int // maximum number of lost attempts; see quarantined
+	log     *slog.Logger
+	worker  string // identity
+	tasks   *tasks // what the agents do
+	beats   *heartbeats
+	limiter *limiter
+	most    int // maximum number of lost attempts; see quarantined
 
 	stopTime time.Duration // for activities when the worker is asked to stop
 }
 
 func (e *activityInterceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activityInbound{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks, beats: e.beats, pace: e.pace, most: e.most, stopTime: e.stopTime}
+	return &activityInbound{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, log: e.log, worker: e.worker, tasks: e.tasks, beats: e.beats, limiter: e.limiter, most: e.most, stopTime: e.stopTime}
 }
 
 type activityInbound struct {
 	interceptor.ActivityInboundInterceptorBase
-	log    *slog.Logger
-	worker string
-	tasks  *tasks
-	beats  *heartbeats
-	pace   *pace
-	most   int
+	log     *slog.Logger
+	worker  string
+	tasks   *tasks
+	beats   *heartbeats
+	limiter *limiter
+	most    int
 
 	stopTime time.Duration
 }
@@ -52,15 +52,15 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	defer release()
 	ended, notices := e.tasks.begin(info, in.Args)
 	defer func() { ended(err) }()
-	place := &paced{pace: e.pace, workflowID: info.WorkflowExecution.ID}
-	defer place.rest()
+	work := &limited{limiter: e.limiter, workflowID: info.WorkflowExecution.ID}
+	defer work.rest()
 	notices.Idle = func(now bool) {
 		switch {
 		case info.IsLocalActivity:
 		case now:
-			place.rest()
+			work.rest()
 		default:
-			place.work(ctx)
+			work.begin(ctx)
 		}
 	}
 	ctx = notice.With(ctx, notices)
@@ -68,7 +68,7 @@ func (e *activityInbound) ExecuteActivity(ctx context.Context, in *interceptor.E
 	stopBeat := e.beats.send(ctx, info, before)
 	defer stopBeat()
 	if !info.IsLocalActivity {
-		place.work(ctx)
+		work.begin(ctx)
 	}
 	var result any
 	if err = quarantined(info, before, e.most); err == nil {

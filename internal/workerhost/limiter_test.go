@@ -15,18 +15,18 @@ import (
 // inProject is the project of all runs.
 func inProject(context.Context, int64) (string, error) { return "tenant/project", nil }
 
-// begins makes an activity wait for a place, and returns a channel that is closed when it has one.
-func begins(ctx context.Context, a *paced) (begun chan struct{}) {
+// begins makes an activity wait for a slot, and returns a channel that is closed when it has one.
+func begins(ctx context.Context, a *limited) (begun chan struct{}) {
 	begun = make(chan struct{})
-	go func() { a.work(ctx); close(begun) }()
+	go func() { a.begin(ctx); close(begun) }()
 	return begun
 }
 
 func TestAnActivityWaitsUntilAnotherRestsOrHasWorkedLongEnough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(1, inProject)
-		first, second, third := &paced{pace: p, workflowID: "run-1"}, &paced{pace: p, workflowID: "run-2"}, &paced{pace: p, workflowID: "run-3"}
+		p := newLimiter(1, inProject)
+		first, second, third := &limited{limiter: p, workflowID: "run-1"}, &limited{limiter: p, workflowID: "run-2"}, &limited{limiter: p, workflowID: "run-3"}
 		<-begins(t.Context(), first)
 		began := time.Now()
 		next := begins(t.Context(), second)
@@ -39,27 +39,27 @@ func TestAnActivityWaitsUntilAnotherRestsOrHasWorkedLongEnough(t *testing.T) {
 		first.rest()
 		<-next
 		require.Zero(t, time.Since(began), "it begins as soon as the other rests")
-		first.rest() // it has no place
+		first.rest() // it has no slot
 		<-begins(t.Context(), third)
-		require.Equal(t, paceTime, time.Since(began), "the second did not say whether it still works")
-		second.rest() // its place was given to another
+		require.Equal(t, slotTime, time.Since(began), "the second did not say whether it still works")
+		second.rest() // its slot was given to another
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		<-begins(ended, first) // it does not wait
 		third.rest()
-		require.Equal(t, 1, p.places.Room())
+		require.Equal(t, 1, p.slots.Free())
 
 		<-begins(t.Context(), first)
-		<-begins(t.Context(), first) // it has a place
-		require.Zero(t, p.places.Room())
-		<-time.After(paceTime) // by the clock of this test
+		<-begins(t.Context(), first) // it has a slot
+		require.Zero(t, p.slots.Free())
+		<-time.After(slotTime) // by the clock of this test
 		synctest.Wait()
-		require.Equal(t, 1, p.places.Room())
-		_, err := p.places.Acquire(t.Context(), cores.Claim{})
+		require.Equal(t, 1, p.slots.Free())
+		_, err := p.slots.Acquire(t.Context(), cores.Claim{})
 		require.NoError(t, err)
 		began = time.Now()
 		<-begins(t.Context(), second)
-		require.Equal(t, paceWait, time.Since(began), "it works without a place, before its own time is up")
+		require.Equal(t, slotWait, time.Since(began), "it works without a slot, before its own time is up")
 	})
 }
 
@@ -67,7 +67,7 @@ func TestActivitiesWaitAsTheirProject(t *testing.T) {
 	t.Parallel()
 	lookups := 0
 	var failure error
-	p := newPace(1, func(_ context.Context, run int64) (string, error) {
+	p := newLimiter(1, func(_ context.Context, run int64) (string, error) {
 		lookups++
 		require.EqualValues(t, 42, run)
 		return "tenant/project", failure
@@ -80,5 +80,5 @@ func TestActivitiesWaitAsTheirProject(t *testing.T) {
 	}
 	require.Equal(t, 2, lookups, "what was found is remembered")
 	require.Equal(t, cores.Claim{}, p.claim(t.Context(), "pipeline-7"))
-	(&paced{workflowID: "run-42"}).work(t.Context()) // without a pace, nothing waits
+	(&limited{workflowID: "run-42"}).begin(t.Context()) // without a limiter, nothing waits
 }
