@@ -9,6 +9,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 )
@@ -30,13 +31,13 @@ func (a *Activities) turns(ctx context.Context, in contract.ThinkInput) (contrac
 		return contract.ThinkResult{}, err
 	}
 	chain := newTurnChain(in, most, time.Now().Add(a.Config.Worker.TurnsTime), scheduled(ctx))
-	first, err := a.oneTurn(ctx, in, nil)
+	first, err := a.oneTurn(ctx, in, &chain.known)
 	if err != nil {
 		return contract.ThinkResult{}, err
 	}
 	chain.add(first)
-	for chain.continues(time.Now()) && a.mayFollow(ctx, in.Execution.RunID) {
-		result, again := a.furtherTurn(ctx, chain.next, chain.seen)
+	for chain.continues(time.Now()) && a.mayFollow(ctx, in.Execution, &chain.known) {
+		result, again := a.furtherTurn(ctx, chain.next, &chain.known)
 		if result == nil {
 			first.Wait = again
 			break
@@ -80,23 +81,23 @@ func (a *Activities) turnsOf(ctx context.Context, in contract.ThinkInput) (int, 
 }
 
 // mayFollow reports whether an agent's next turn may follow in the same activity: the worker is not stopping,
-// and nobody steers the run.
-func (a *Activities) mayFollow(ctx context.Context, run int64) bool {
+// and nobody steers the run. It notes whether people have written to the agent.
+func (a *Activities) mayFollow(ctx context.Context, e contract.ExecutionRef, known *knownOfTurns) bool {
 	if !mayBegin(ctx) {
 		return false
 	}
-	steered, err := a.Store.SteeredSince(ctx, run, activity.GetInfo(ctx).ScheduledTime.Add(-commandMargin))
+	news, err := a.Store.NewsSince(ctx, e, activity.GetInfo(ctx).ScheduledTime.Add(-commandMargin))
 	if err != nil && ctx.Err() == nil {
-		a.Log.WarnContext(ctx, "Could not find out whether an agent's next turn may follow at once", "run", run, "error", err)
+		a.Log.WarnContext(ctx, "Could not find out whether an agent's next turn may follow at once", "run", e.RunID, "error", err)
 	}
-	return err == nil && !steered
+	known.noMessages = err == nil && !news.Messages
+	return err == nil && !news.Steered
 }
 
-// furtherTurn makes a turn after the first one of an activity; seen are the fingerprints of the calls so far. It
-// returns nil if the turn must be made again, after the wait: by an activity of its own, because what was done before
-// counts, even if that is stopped. A final failure is that of the result.
-func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput, seen map[string]bool) (_ *contract.ThinkResult, wait time.Duration) {
-	result, err := a.oneTurn(ctx, in, seen)
+// furtherTurn makes a turn after the first one of an activity. It returns nil if the turn must be made again, after
+// the wait: by an activity of its own, because what was done before counts, even if that is stopped. A final failure is that of the result.
+func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput, known *knownOfTurns) (_ *contract.ThinkResult, wait time.Duration) {
+	result, err := a.oneTurn(ctx, in, known)
 	if err == nil {
 		return &result, 0
 	}
@@ -119,14 +120,27 @@ type turnChain struct {
 	until time.Time           // no turn follows after that
 	turns int                 // that may be made, with the one that is
 	calls int                 // of all turns so far
-	seen  map[string]bool     // fingerprints of the calls so far
-	ended bool                // by what a turn did
+	known knownOfTurns
+	ended bool // by what a turn did
+}
+
+// knownOfTurns is what the turns of one activity know of those before them.
+type knownOfTurns struct {
+	seen       map[string]bool // fingerprints of the calls so far
+	before     *turnBefore     // nil: it must be read
+	noMessages bool            // people have written nothing to the agent that it has not got
+}
+
+// turnBefore is a turn whose response was stored a moment ago, as the one after it sees it.
+type turnBefore struct {
+	turn  int
+	basis store.CallBasis
 }
 
 // newTurnChain returns the chain of an activity's turns, of which at most so many follow the first one.
 // It was scheduled at the given time.
 func newTurnChain(in contract.ThinkInput, most int, until, at time.Time) *turnChain {
-	c := &turnChain{next: in, until: until, turns: most + 1, seen: map[string]bool{}}
+	c := &turnChain{next: in, until: until, turns: most + 1, known: knownOfTurns{seen: map[string]bool{}}}
 	c.next.Further = nil
 	if in.Further != nil && in.Further.Time > 0 {
 		if ends := at.Add(in.Further.Time); ends.Before(until) {
@@ -148,8 +162,8 @@ func (c *turnChain) add(r contract.ThinkResult) {
 	for _, d := range r.Done {
 		out := d.Outcome
 		// The workflow counts forbidden actions, and calls that repeat themselves.
-		c.ended = c.ended || d.Failure != nil || forbidden(out) || c.seen[out.Fingerprint]
-		c.seen[out.Fingerprint] = true
+		c.ended = c.ended || d.Failure != nil || forbidden(out) || c.known.seen[out.Fingerprint]
+		c.known.seen[out.Fingerprint] = true
 	}
 	if left := c.next.Left; left != nil {
 		rest := *left

@@ -18,7 +18,7 @@ const maxSender = 100
 
 // withMessages adds to a question the messages of people that its agent has not got yet.
 func (a *Activities) withMessages(ctx context.Context, q question) (question, error) {
-	if q.member || !slices.Contains(instructed, q.execution.Agent) {
+	if q.member || q.noMessages || !slices.Contains(instructed, q.execution.Agent) {
 		return q, nil
 	}
 	pending, err := messages.Pending(ctx, a.Store, q.execution)

@@ -43,10 +43,11 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 	return a.turns(ctx, in)
 }
 
-// oneTurn makes one model call of an agent and the tool calls that need no decision of its workflow; seen are the
-// fingerprints of the calls of earlier turns.
-func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, seen map[string]bool) (contract.ThinkResult, error) {
-	answer, fresh, err := a.turnOf(ctx, in)
+// oneTurn makes one model call of an agent and the tool calls that need no decision of its workflow. It sets what
+// the next turn may know.
+func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, known *knownOfTurns) (contract.ThinkResult, error) {
+	answer, now, err := a.turnOf(ctx, in, *known)
+	known.before, known.noMessages = now.turn, false
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model sees the problem and may fix it; the workflow counts the attempts.
 		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message}, nil
@@ -78,26 +79,26 @@ func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, seen m
 		}
 	}
 	if out.Bad == "" && in.Tools != nil {
-		out.Done = a.callTools(ctx, in, out, callsAtHand(answer.ToolCalls, fresh), seen)
+		out.Done = a.callTools(ctx, in, out, callsAtHand(answer.ToolCalls, now), known.seen)
 	}
 	return out, nil
 }
 
-// turnOf returns the response of a turn: the plan's, or the model's. It is fresh if the model gave it to this
-// very question.
-func (a *Activities) turnOf(ctx context.Context, in contract.ThinkInput) (answer model.Response, fresh bool, err error) {
+// turnOf returns the response of a turn: the plan's, or the model's.
+func (a *Activities) turnOf(ctx context.Context, in contract.ThinkInput, known knownOfTurns) (answer model.Response, now storedNow, err error) {
 	if in.Planned {
 		answer, err = a.planned(ctx, in.Execution.ID)
-		return answer, false, err
+		return answer, now, err
 	}
+	var stored storedNow
 	answer, err = a.ask(ctx, question{
-		fresh: &fresh, execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
+		stored: &stored, before: known.before, noMessages: known.noMessages, execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 		compacts: true, fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
 	})
-	if err != nil { // the call may continue, and then still sets fresh
-		return answer, false, err
+	if err != nil { // the call may continue, and then still sets stored
+		return answer, now, err
 	}
-	return answer, fresh, nil
+	return answer, stored, nil
 }
 
 // summaryOf returns the model's summary when it finishes, shortened.
@@ -193,9 +194,18 @@ type question struct {
 
 	route *contract.RouteDecision // why choice makes the call
 
-	// fresh, if not nil, is set if this question was sent to a model, and nobody else can have got the
-	// response, because it was stored at the first attempt just now.
-	fresh *bool
+	before     *turnBefore // the turn before this one; nil: it must be read
+	noMessages bool        // no message of a person waits for the agent
+
+	// stored, if not nil, is set once the response of a model to this question is stored.
+	stored *storedNow
+}
+
+// storedNow is a response that a model gave to a question just now; zero if it gave it earlier, or to another attempt.
+type storedNow struct {
+	fresh  bool            // nobody else can have got it, because it was stored at the first attempt
+	status contract.Status // of the run when it was stored; empty: unknown
+	turn   *turnBefore     // as the next turn sees it
 }
 
 // unusableKept is the number of bytes of an unusable response that remain in its conversation. The
@@ -282,15 +292,15 @@ func (a *Activities) call(ctx context.Context, q question, paid func()) (model.R
 		a.ledger().Fail(ctx, q.call(), reserved.ID, failure, contract.Usage{})
 		return model.Response{}, err
 	}
-	atOnce, unsettled := a.storeAnswer(ctx, q, reserved.ID, stored{Response: response, Failure: failure})
+	now, unsettled := a.storeAnswer(ctx, q, reserved.ID, plan.basis, stored{Response: response, Failure: failure})
 	if unsettled != nil {
 		return model.Response{}, unsettled
 	}
 	if failure == nil {
 		a.cacheResponse(ctx, q, cache, reserved.ID, response)
 	}
-	if q.fresh != nil {
-		*q.fresh = atOnce
+	if q.stored != nil {
+		*q.stored = now
 	}
 	return response, err
 }
@@ -411,7 +421,9 @@ func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	if err != nil {
 		return p, err
 	}
-	if p.basis, err = a.Store.CallBasis(ctx, q.execution, q.turn); err != nil {
+	if q.before != nil && q.before.turn == q.turn-1 {
+		p.basis = q.before.basis
+	} else if p.basis, err = a.Store.CallBasis(ctx, q.execution, q.turn); err != nil {
 		return p, err
 	}
 	p.entry, _ = a.Model.Entry(q.choice)
@@ -631,15 +643,19 @@ func (a *Activities) ledger() modelcall.Ledger { return modelcall.Ledger{Store: 
 // storeAnswer stores the response and its cost. The response is paid for, so it is kept in memory
 // while the database is down. This continues after the activity ends, which happens soon if
 // Temporal uses the same database; the next attempt then joins the call instead of making, and
-// paying for, another one. It reports whether the first attempt to store it succeeded: a failed one
+// paying for, another one. It is not fresh unless the first attempt to store it succeeded: a failed one
 // may have stored it, too.
-func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, answer stored) (atOnce bool, err error) {
+func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, basis store.CallBasis, answer stored) (storedNow, error) {
+	now := storedNow{turn: &turnBefore{turn: q.turn}}
 	attempts := 0
-	err = a.settle(ctx, q, answer, func(ctx context.Context, raw json.RawMessage, messages []store.Message) error {
+	err := a.settle(ctx, q, answer, func(ctx context.Context, raw json.RawMessage, messages []store.Message) (err error) {
 		attempts++
-		return a.Store.CompleteCall(ctx, call, answer.Usage, answer.Latency, raw, messages)
+		now.turn.basis = basis.After(q.choice, raw)
+		now.status, err = a.Store.CompleteTurn(ctx, call, answer.Usage, answer.Latency, raw, messages)
+		return err
 	})
-	return attempts == 1, err
+	now.fresh = attempts == 1
+	return now, err
 }
 
 // settle calls complete with a response in the form in which it is stored, and the messages that it adds

@@ -25,18 +25,19 @@ const shortCallsTime = 10 * time.Second
 type turnCalls struct {
 	all []model.ToolCall // none: they must be read
 	// fresh says that no result can be stored yet, because the response was stored a moment ago.
-	fresh bool
+	fresh  bool
+	status contract.Status // of the run at that moment; empty: it must be read
 }
 
 // callsAtHand returns the calls of a response that was not read from the database. They must be read if the
 // database cannot store them as they are.
-func callsAtHand(calls []model.ToolCall, fresh bool) turnCalls {
+func callsAtHand(calls []model.ToolCall, now storedNow) turnCalls {
 	if slices.ContainsFunc(calls, func(c model.ToolCall) bool {
 		return strings.ToValidUTF8(c.Arguments, "") != c.Arguments || strings.Contains(c.Arguments, "\x00")
 	}) {
-		return turnCalls{fresh: fresh}
+		calls = nil
 	}
-	return turnCalls{calls, fresh}
+	return turnCalls{calls, now.fresh, now.status}
 }
 
 // callTools carries out the tool calls of a turn in order, as far as that needs no decision of the workflow: up
@@ -52,7 +53,7 @@ func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn
 	for left := ownCalls(turn.Calls, apart, in.Tools.Long > 0); len(left) > 0; {
 		group := together(left)
 		long := group[0].Long
-		if !mayBegin(ctx) || a.paused(ctx, in.Execution.RunID) || long && (needsDecision(done, seen) || !a.mayTakeLong(ctx, in, group)) {
+		if !mayBegin(ctx) || a.paused(ctx, in.Execution.RunID, calls.status) || long && (needsDecision(done, seen) || !a.mayTakeLong(ctx, in, group)) {
 			break
 		}
 		outcomes, all := a.callTogether(ctx, in, at, group, calls)
@@ -61,7 +62,7 @@ func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn
 			break
 		}
 		at, left = outcomes[len(outcomes)-1].Outcome.Workspace, left[len(group):]
-		calls.fresh = false // another attempt of the activity may have begun meanwhile
+		calls.fresh, calls.status = false, "" // another attempt of the activity, or a pause, may have begun meanwhile
 	}
 	return done
 }
@@ -103,8 +104,11 @@ func (a *Activities) mayTakeLong(ctx context.Context, in contract.ThinkInput, ca
 	return true
 }
 
-// paused reports whether a run is paused, or whether that cannot be found out.
-func (a *Activities) paused(ctx context.Context, run int64) bool {
+// paused reports whether a run is paused, or whether that cannot be found out. Its status is read unless it is known.
+func (a *Activities) paused(ctx context.Context, run int64, known contract.Status) bool {
+	if known != "" {
+		return known == contract.StatusPaused
+	}
 	status, err := a.Store.RunStatus(ctx, run)
 	return err != nil || status == contract.StatusPaused
 }

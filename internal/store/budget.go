@@ -62,21 +62,18 @@ func addition(scopes []scopeKey, spentTokens, spentMicros, reservedTokens, reser
 	}
 }
 
-// errNotCovered means that budgets must be locked to decide about a call.
-var errNotCovered = errors.New("the budgets may not cover the call")
+// errNeedsLook means that the rows of a call and its budgets must be read to decide what to do.
+var errNeedsLook = errors.New("the call or its budgets must be looked at")
 
-// sqlNotCovered is the SQLSTATE of rgpt_reserve_budgets if a budget does not cover a call.
-const sqlNotCovered = "RG001"
+// sqlNeedsLook is the SQLSTATE of rgpt_begin_call and rgpt_complete_call for that.
+const sqlNeedsLook = "RG001"
 
-// readBudgets reads budgets without locking them, or fails with errNotCovered if one does not exist yet.
-func readBudgets(ctx context.Context, tx sender, scopes []scopeKey) (map[scopeKey]db.Budget, error) {
-	kinds, keys := split(scopes)
-	q, _ := newBatch(tx)
-	rows, err := q.ReadBudgets(ctx, db.ReadBudgetsParams{Kinds: kinds, Keys: keys})
-	if err == nil && len(rows) < len(scopes) {
-		err = errNotCovered
+// needsLook makes errNeedsLook of the error of one of these functions.
+func needsLook(err error) error {
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == sqlNeedsLook {
+		return errNeedsLook
 	}
-	return budgetsByKey(rows), err
+	return err
 }
 
 // lockBudgets creates the budgets that do not exist yet and locks all of them, in the
@@ -95,24 +92,6 @@ func budgetsByKey(rows []db.Budget) map[scopeKey]db.Budget {
 		budgets[scopeKey{ScopeKind(r.ScopeKind), r.ScopeKey}] = r
 	}
 	return budgets
-}
-
-// checkedReservation reserves in budgets that are not locked, if all of them still cover that.
-func checkedReservation(scopes []Scope, tokens, micros int64) db.ReserveBudgetsParams {
-	kinds, keys := split(keysOf(scopes))
-	return db.ReserveBudgetsParams{
-		Kinds: kinds, Keys: keys, Tokens: tokens, Micros: micros,
-		LimitTokens: rowconv.Convert(scopes, func(s Scope) int64 { return s.LimitTokens }),
-		LimitMicros: rowconv.Convert(scopes, func(s Scope) int64 { return s.LimitMicros }),
-	}
-}
-
-// notCovered makes errNotCovered of the error of rgpt_reserve_budgets.
-func notCovered(err error) error {
-	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == sqlNotCovered {
-		return errNotCovered
-	}
-	return err
 }
 
 // part is one side of a budget: its tokens or its money.

@@ -227,7 +227,8 @@ func TestAModelCallReadsNoBudgetsOfOtherRuns(t *testing.T) {
 	require.NoError(t, err)
 
 	kinds, keys := []string{"tenant", "run", "agent", "day"}, []string{"acme", "1", "1/builder", "2026-01-01"}
-	for range 10 { // more often than PostgreSQL plans for the values of parameters
+	execution := s.begin(t, contract.PhaseBuilder, "step-001")
+	for turn := range int32(10) { // more often than PostgreSQL plans for the values of parameters
 		tx, err := conn.Begin(ctx)
 		require.NoError(t, err)
 		q := db.New(tx)
@@ -237,12 +238,21 @@ func TestAModelCallReadsNoBudgetsOfOtherRuns(t *testing.T) {
 		require.Equal(t, []string{"agent", "day", "run", "tenant"}, []string{locked[0].ScopeKind, locked[1].ScopeKind, locked[2].ScopeKind, locked[3].ScopeKind})
 		require.NoError(t, q.LockBudgetsOnly(ctx, db.LockBudgetsOnlyParams{Kinds: kinds, Keys: keys}))
 		none := make([]int64, len(kinds))
-		require.NoError(t, q.ReserveBudgets(ctx, db.ReserveBudgetsParams{Kinds: kinds, Keys: keys, Tokens: 7, LimitTokens: none, LimitMicros: none}))
-		require.NoError(t, q.AddToBudgets(ctx, db.AddToBudgetsParams{Kinds: kinds, Keys: keys, SpentTokens: 5, ReservedTokens: -7}))
-		read, err := q.ReadBudgets(ctx, db.ReadBudgetsParams{Kinds: kinds, Keys: keys})
+		call, err := q.BeginCall(ctx, db.BeginCallParams{
+			RunID: execution.RunID, ExecutionID: execution.ID, Turn: turn + 1, Kinds: kinds, Keys: keys, Tokens: 7, LimitTokens: none, LimitMicros: none,
+			Route: []byte("null"), Told: []byte("[]"),
+			Scopes: []byte(`[{"kind": "tenant", "key": "acme"}, {"kind": "run", "key": "1"}, {"kind": "agent", "key": "1/builder"}, {"kind": "day", "key": "2026-01-01"}]`),
+		})
+		require.NoError(t, err)
+		_, err = q.CompleteBegunCall(ctx, db.CompleteBegunCallParams{ID: call, Try: 1, PromptTokens: 5, Answer: []byte("{}"), Messages: []byte("[]")})
+		require.NoError(t, err)
+		read, err := q.LockBudgets(ctx, db.LockBudgetsParams{Kinds: kinds, Keys: keys})
 		require.NoError(t, err)
 		require.Len(t, read, len(kinds))
-		require.Equal(t, locked[0].SpentTokens+5, read[0].SpentTokens)
+		for i, b := range read {
+			require.Equal(t, locked[i].SpentTokens+5, b.SpentTokens)
+			require.Zero(t, b.ReservedTokens)
+		}
 		var all, lookups int
 		require.NoError(t, tx.QueryRow(ctx, "SELECT seq_scan, idx_scan FROM pg_stat_xact_user_tables WHERE relname = 'orchestrator_budgets'").Scan(&all, &lookups))
 		require.Zero(t, all, "statements read the whole table")

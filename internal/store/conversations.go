@@ -115,22 +115,25 @@ func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, ind
 	if err != nil {
 		return ToolCall{}, err
 	}
-	messages, err := rowconv.Encode([]Message{message})
+	content, err := rowconv.Document(message.Content)
 	if err != nil {
 		return ToolCall{}, err
 	}
-	q, batch := newBatch(s.pool)
-	batch.queue(
-		q.InsertToolCall(ctx, db.InsertToolCallParams{
-			ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index), Tool: rowconv.Text(call.Tool),
-			Ok: call.Outcome.OK, Code: string(call.Outcome.Code), TreeBefore: call.TreeBefore, TreeAfter: call.Outcome.Workspace.Tree,
-			Outcome: outcome, DurationMs: call.FinishedAt.Sub(call.StartedAt).Milliseconds(), StartedAt: call.StartedAt, FinishedAt: call.FinishedAt,
-		}),
-		q.AppendMessages(ctx, db.AppendMessagesParams{
-			ExecutionID: executionID, Turn: int32(turn), StartAt: int32(rowconv.ToolResults + index), Messages: messages,
-		}),
-	)
-	row, err := q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
+	saved, err := s.q.SaveToolCall(ctx, db.SaveToolCallParams{
+		ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index), Tool: rowconv.Text(call.Tool),
+		Ok: call.Outcome.OK, Code: string(call.Outcome.Code), TreeBefore: call.TreeBefore, TreeAfter: call.Outcome.Workspace.Tree,
+		Outcome: outcome, DurationMs: call.FinishedAt.Sub(call.StartedAt).Milliseconds(), StartedAt: call.StartedAt, FinishedAt: call.FinishedAt,
+		Place: int32(rowconv.ToolResults + index), Role: message.Role, Content: content,
+	})
+	if err == nil && saved {
+		call.ExecutionID, call.Turn, call.Index = executionID, turn, index
+		call.Outcome, err = rowconv.Decode[contract.ToolOutcome](outcome) // as others will read it
+		return call, err
+	}
+	var row db.ToolCall
+	if err == nil {
+		row, err = s.q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
+	}
 	if err != nil {
 		return ToolCall{}, dberr.Explain(err, "store tool call %d in turn %d of execution %d", index, turn, executionID)
 	}

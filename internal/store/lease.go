@@ -17,6 +17,9 @@ import (
 const (
 	leasePoll = 200 * time.Millisecond // pause between attempts to take a lease that another process holds
 	leaseTime = 10 * time.Second       // time limit for one lease query
+	// unlockDelay is how long the lease of a model call may be held after its release: the next lease that is taken
+	// within that time ends it with the same query.
+	unlockDelay = 50 * time.Millisecond
 )
 
 // leases are exclusive rights of this process: one advisory database lock for each, all on one
@@ -29,6 +32,7 @@ type leases struct {
 	conn   *pgx.Conn // nil until the first lease
 	closed bool
 	held   map[string]bool // exclusive ones of this process
+	ended  []string        // released, but still locked on conn
 }
 
 func newLeases(cfg *pgx.ConnConfig) *leases {
@@ -65,13 +69,15 @@ func (s *Store) TryLease(ctx context.Context, key string) (release func(), owned
 
 // LeaseCall gives this process the exclusive right to make a model call. While another live process
 // is making it, LeaseCall waits, at most for patience, because that process may hang. It reports
-// whether the call is owned; the returned function, which is never nil, releases it.
+// whether the call is owned; the returned function, which is never nil, releases it within
+// unlockDelay.
 //
 // It does not distinguish attempts within one process; the caller must make one at a time.
 func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
-		release, owned, err := s.leases.shared(ctx, fmt.Sprintf("rgpt.call/%d/%d", executionID, turn))
-		return release, owned, dberr.Explain(err, "acquire the lease for model call %d of execution %d", turn, executionID)
+		key := fmt.Sprintf("rgpt.call/%d/%d", executionID, turn)
+		conn, owned, err := s.leases.lock(ctx, key)
+		return sync.OnceFunc(func() { s.leases.releaseSoon(conn, key) }), owned, dberr.Explain(err, "acquire the lease for model call %d of execution %d", turn, executionID)
 	})
 }
 
@@ -107,21 +113,31 @@ func awaitLease(ctx context.Context, patience <-chan time.Time, take func() (fun
 	}
 }
 
-// shared takes a lease unless another process has it.
-func (l *leases) shared(ctx context.Context, key string) (release func(), owned bool, err error) {
+// lock takes a lease unless another process has it, and returns the connection that holds it.
+func (l *leases) lock(ctx context.Context, key string) (*pgx.Conn, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// A cancelled query would close the connection, and release all leases on it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTime)
 	defer cancel()
-	conn, err := l.connected(ctx)
-	if err != nil {
-		return nil, false, err
+	for first := true; ; first = false {
+		conn, err := l.connected(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		owned := false
+		// The database counts how often a session has locked a key, so their order does not matter.
+		err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended($1, 0)),
+			(SELECT count(pg_advisory_unlock(hashtextextended(k, 0))) FROM unnest($2::text[]) AS k)`, key, l.ended).Scan(&owned, nil)
+		switch {
+		case err == nil:
+			l.ended = nil
+			return conn, owned, nil
+		case !first || !conn.IsClosed():
+			return nil, false, err
+		}
+		// The connection was already broken.
 	}
-	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock(hashtextextended($1, 0))", key).Scan(&owned); err != nil || !owned {
-		return nil, false, err
-	}
-	return sync.OnceFunc(func() { l.release(conn, key) }), true, nil
 }
 
 // exclusive takes a lease unless another caller has it, in this process or another one:
@@ -139,12 +155,12 @@ func (l *leases) exclusive(ctx context.Context, key string) (release func(), own
 		defer l.mu.Unlock()
 		delete(l.held, key)
 	}
-	give, owned, err := l.shared(ctx, key)
+	conn, owned, err := l.lock(ctx, key)
 	if err != nil || !owned {
 		free()
 		return nil, false, err
 	}
-	return sync.OnceFunc(func() { give(); free() }), true, nil
+	return sync.OnceFunc(func() { l.release(conn, key); free() }), true, nil
 }
 
 // connected returns the connection, or a new one if it broke. The leases of the broken
@@ -160,21 +176,38 @@ func (l *leases) connected(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "the database is not responding")
 	}
-	l.conn = conn
+	l.conn, l.ended = conn, nil
 	return conn, nil
 }
 
-// release releases a key on the connection that holds it. If that fails it closes the connection,
-// which releases all its keys: releasing too many is better than never releasing one.
-func (l *leases) release(conn *pgx.Conn, key string) {
+// releaseSoon releases a key within unlockDelay.
+func (l *leases) releaseSoon(conn *pgx.Conn, key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if conn.IsClosed() {
+	if conn != l.conn || conn.IsClosed() {
+		return // all its keys are free
+	}
+	if l.ended = append(l.ended, key); len(l.ended) == 1 {
+		time.AfterFunc(unlockDelay, func() { l.release(conn) })
+	}
+}
+
+// release releases keys on the connection that holds them, and those that are to be released soon. If that
+// fails it closes the connection, which releases all its keys: releasing too many is better than never
+// releasing one.
+func (l *leases) release(conn *pgx.Conn, keys ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if conn == l.conn {
+		keys = append(keys, l.ended...)
+		l.ended = nil
+	}
+	if len(keys) == 0 || conn.IsClosed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaseTime)
 	defer cancel()
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_unlock(hashtextextended($1, 0))", key); err != nil {
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_unlock(hashtextextended(k, 0)) FROM unnest($1::text[]) AS k", keys); err != nil {
 		_ = conn.Close(ctx)
 	}
 }

@@ -25,6 +25,13 @@ func TestAModelCallHasOneOwnerAtATime(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, owned, "another turn is another call")
 	again()
+	again, owned, err = other.LeaseCall(t.Context(), 1, 2, 0)
+	require.NoError(t, err)
+	require.True(t, owned, "the query that takes a lease also ends those released before it")
+	_, owned, err = b.LeaseCall(t.Context(), 1, 2, 0)
+	require.NoError(t, err)
+	require.False(t, owned, "but not the one that it takes")
+	again()
 
 	type result struct {
 		release func()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -217,11 +218,11 @@ type CachedResponse struct {
 // attempt is settled, the execution ends, or GiveUpCalls releases it.
 func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error) {
 	r.Scopes = sortedScopes(r.Scopes)
-	// The budgets of projects and tenants are shared by all their runs. Nearly all calls are far from
-	// every limit, and so need not lock them while this process decides.
-	out, err := s.reserveCall(ctx, r, false)
-	if errors.Is(err, errNotCovered) {
-		out, err = s.reserveCall(ctx, r, true)
+	// Nearly all calls are begun once and far from every limit, and the budgets of projects and tenants are shared by
+	// all their runs: they are not locked while this process decides.
+	out, err := s.beginCall(ctx, r)
+	if errors.Is(err, errNeedsLook) {
+		out, err = s.reserveCall(ctx, r)
 	}
 	if err != nil {
 		return Reserved{}, dberr.Explain(err, "reserve model call %d of execution %d", r.Turn, r.Execution.ID)
@@ -229,9 +230,41 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 	return out, nil
 }
 
-// reserveCall is ReserveCall with or without locked budgets. Without locks, the error is errNotCovered
-// unless all budgets cover the whole call and none needs a warning.
-func (s *Store) reserveCall(ctx context.Context, r Reservation, locked bool) (out Reserved, err error) {
+// beginCall reserves a call that nobody has begun in one statement. The error is errNeedsLook unless all budgets cover
+// the whole call and none needs a warning.
+func (s *Store) beginCall(ctx context.Context, r Reservation) (Reserved, error) {
+	if len(r.Delivers) > 0 {
+		return Reserved{}, errNeedsLook
+	}
+	scopes, err := rowconv.Encode(keysOf(r.Scopes))
+	if err != nil {
+		return Reserved{}, err
+	}
+	route, err := rowconv.Encode(r.Route)
+	if err != nil {
+		return Reserved{}, err
+	}
+	told, err := rowconv.Encode(NotNil(r.NewMessages))
+	if err != nil {
+		return Reserved{}, err
+	}
+	kinds, keys := split(keysOf(r.Scopes))
+	out := Reserved{Output: r.Output, Tokens: r.Prompt + r.Output, MicroUSD: r.micros(r.Output)}
+	id, err := s.q.BeginCall(ctx, db.BeginCallParams{
+		RunID: r.Execution.RunID, ExecutionID: r.Execution.ID, Turn: int32(r.Turn), Phase: string(r.Execution.Phase),
+		Step: r.Execution.Step, Agent: string(r.Execution.Agent), Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion,
+		Route: route, Scopes: scopes, Kinds: kinds, Keys: keys,
+		LimitTokens: rowconv.Convert(r.Scopes, func(s Scope) int64 { return s.LimitTokens }),
+		LimitMicros: rowconv.Convert(r.Scopes, func(s Scope) int64 { return s.LimitMicros }),
+		Tokens:      out.Tokens, Micros: out.MicroUSD, WarnAt: cmp.Or(r.WarnAt, defaultWarnAt),
+		Told: told, ToldFrom: rowconv.MessagesAdded,
+	})
+	out.ID = CallID{Call: id, Try: 1}
+	return out, needsLook(err)
+}
+
+// reserveCall is ReserveCall with the rows of the call and its budgets locked.
+func (s *Store) reserveCall(ctx context.Context, r Reservation) (out Reserved, err error) {
 	err = s.inShortTx(ctx, func(tx *shortTx) error {
 		q, batch := newBatch(tx)
 		batch.queue(q.OpenCall(ctx, db.OpenCallParams{
@@ -249,7 +282,7 @@ func (s *Store) reserveCall(ctx context.Context, r Reservation, locked bool) (ou
 			}}}
 			return nil
 		}
-		out, err = admit(ctx, tx, r, call, locked)
+		out, err = admit(ctx, tx, r, call)
 		return err
 	})
 	return out, err
@@ -257,24 +290,17 @@ func (s *Store) reserveCall(ctx context.Context, r Reservation, locked bool) (ou
 
 // admit reserves the budgets of a locked, incomplete call, and commits. A reservation of an earlier
 // attempt is kept beside the new one.
-func admit(ctx context.Context, tx *shortTx, r Reservation, call db.LockCallOfTurnRow, locked bool) (Reserved, error) {
+func admit(ctx context.Context, tx *shortTx, r Reservation, call db.LockCallOfTurnRow) (Reserved, error) {
 	earlier, err := holdsOf(call.Status, call.Tries, call.Scopes, call.ReservedTokens, call.ReservedMicros, call.Superseded)
 	if err != nil {
 		return Reserved{}, err
 	}
 	now := keysOf(r.Scopes)
-	read := readBudgets
-	if locked {
-		read = lockBudgets
-	}
-	budgets, err := read(ctx, tx, now)
+	budgets, err := lockBudgets(ctx, tx, now)
 	if err != nil {
 		return Reserved{}, err
 	}
 	g, err := grantOf(r, budgets, earlier, call.Carried)
-	if !locked && (err != nil || g.limited != "" || len(g.near) > 0) {
-		return Reserved{}, errNotCovered
-	}
 	if err != nil {
 		return Reserved{}, err
 	}
@@ -295,12 +321,7 @@ func admit(ctx context.Context, tx *shortTx, r Reservation, call db.LockCallOfTu
 		Limited: g.limited, Warnings: rowconv.Convert(g.near, func(n near) Warning { return n.Warning }),
 	}
 	q, batch := newBatch(tx)
-	// First, because a transaction that has locked budgets may wait for the locks of the other statements.
-	if locked {
-		batch.queue(q.AddToBudgets(ctx, addition(now, 0, 0, out.Tokens, out.MicroUSD)))
-	} else {
-		batch.queue(q.ReserveBudgets(ctx, checkedReservation(r.Scopes, out.Tokens, out.MicroUSD)))
-	}
+	batch.queue(q.AddToBudgets(ctx, addition(now, 0, 0, out.Tokens, out.MicroUSD)))
 	if len(r.NewMessages) > 0 { // only after admission: a call that waits for its budget is submitted repeatedly
 		told, err := rowconv.Encode(r.NewMessages)
 		if err != nil {
@@ -322,7 +343,7 @@ func admit(ctx context.Context, tx *shortTx, r Reservation, call db.LockCallOfTu
 		ID: call.ID, Provider: r.Provider, Model: r.Model, PromptVersion: r.PromptVersion, Route: route,
 		Scopes: scopes, Superseded: superseded, ReservedTokens: out.Tokens, ReservedMicros: out.MicroUSD,
 	}))
-	return out, notCovered(tx.commit(ctx, batch))
+	return out, tx.commit(ctx, batch)
 }
 
 // warn queues an event for each budget that is nearly used up, and marks it, so that it warns once.
@@ -351,17 +372,35 @@ func warn(ctx context.Context, q *db.Queries, batch *batch, r Reservation, all [
 // provider charges for it; if it finishes second, its response is dropped and it gets
 // ErrSuperseded. The reservations of other attempts remain until these are settled.
 func (s *Store) CompleteCall(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
-	return s.completeCall(ctx, id, nil, usage, latency, answer, messages)
+	_, err := s.CompleteTurn(ctx, id, usage, latency, answer, messages)
+	return err
+}
+
+// CompleteTurn is CompleteCall that also returns the status of the call's run at that moment; empty: unknown.
+func (s *Store) CompleteTurn(ctx context.Context, id CallID, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) (contract.Status, error) {
+	doc, err := rowconv.Document(answer)
+	if err != nil {
+		return "", err
+	}
+	added, err := rowconv.Encode(NotNil(messages))
+	if err != nil {
+		return "", err
+	}
+	status, err := s.q.CompleteBegunCall(ctx, db.CompleteBegunCallParams{
+		ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
+		CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
+		CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice, LatencyMs: latency.Milliseconds(), Answer: doc, Messages: added,
+	})
+	if errors.Is(needsLook(err), errNeedsLook) {
+		return "", s.completeCall(ctx, id, nil, usage, latency, doc, added)
+	}
+	return contract.Status(status), dberr.Explain(err, "complete model call %d", id.Call)
 }
 
 // CompleteFromCache is CompleteCall for a call that no model was asked: the response to an earlier,
 // identical call answers it, at no cost. The call's row names that one.
 func (s *Store) CompleteFromCache(ctx context.Context, id CallID, from CachedResponse, answer json.RawMessage, messages []Message) error {
-	return s.completeCall(ctx, id, &from, contract.Usage{}, 0, answer, messages)
-}
-
-func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedResponse, usage contract.Usage, latency time.Duration, answer json.RawMessage, messages []Message) error {
-	answer, err := rowconv.Document(answer)
+	doc, err := rowconv.Document(answer)
 	if err != nil {
 		return err
 	}
@@ -369,6 +408,11 @@ func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedRespons
 	if err != nil {
 		return err
 	}
+	return s.completeCall(ctx, id, &from, contract.Usage{}, 0, doc, added)
+}
+
+// completeCall is CompleteCall with the row of the call locked; from is set if no model was asked.
+func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedResponse, usage contract.Usage, latency time.Duration, answer, added json.RawMessage) error {
 	source, err := rowconv.EncodeSome(from)
 	if err != nil {
 		return err
@@ -616,6 +660,12 @@ type CallBasis struct {
 // Now returns the time by the database's clock, which decides which day's budgets apply: the clocks of
 // workers differ.
 func (b CallBasis) Now() time.Time { return b.at.Add(time.Since(b.read)) }
+
+// After returns the basis of the next turn of the same execution, once a model has responded.
+func (b CallBasis) After(by contract.ModelChoice, answer json.RawMessage) CallBasis {
+	b.Provider, b.Model, b.Answer = by.Provider, by.Model, answer
+	return b
+}
 
 // CallBasis returns what is known before a turn of an execution.
 func (s *Store) CallBasis(ctx context.Context, execution contract.ExecutionRef, turn int) (CallBasis, error) {

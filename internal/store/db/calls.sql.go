@@ -39,6 +39,63 @@ func (q *Queries) AddToBudgets(ctx context.Context, arg AddToBudgetsParams) erro
 	return err
 }
 
+const beginCall = `-- name: BeginCall :one
+SELECT rgpt_begin_call($1::bigint, $2::bigint, $3::int, $4::text, $5::text, $6::text, $7::text, $8::text,
+                       $9::text, $10::jsonb, $11::jsonb, $12::text[], $13::text[], $14::bigint[], $15::bigint[],
+                       $16::bigint, $17::bigint, $18::float8, $19::jsonb, $20::int)::bigint AS id
+`
+
+type BeginCallParams struct {
+	RunID         int64
+	ExecutionID   int64
+	Turn          int32
+	Phase         string
+	Step          string
+	Agent         string
+	Provider      string
+	Model         string
+	PromptVersion string
+	Route         json.RawMessage
+	Scopes        json.RawMessage
+	Kinds         []string
+	Keys          []string
+	LimitTokens   []int64
+	LimitMicros   []int64
+	Tokens        int64
+	Micros        int64
+	WarnAt        float64
+	Told          json.RawMessage
+	ToldFrom      int32
+}
+
+func (q *Queries) BeginCall(ctx context.Context, arg BeginCallParams) (int64, error) {
+	row := q.db.QueryRow(ctx, beginCall,
+		arg.RunID,
+		arg.ExecutionID,
+		arg.Turn,
+		arg.Phase,
+		arg.Step,
+		arg.Agent,
+		arg.Provider,
+		arg.Model,
+		arg.PromptVersion,
+		arg.Route,
+		arg.Scopes,
+		arg.Kinds,
+		arg.Keys,
+		arg.LimitTokens,
+		arg.LimitMicros,
+		arg.Tokens,
+		arg.Micros,
+		arg.WarnAt,
+		arg.Told,
+		arg.ToldFrom,
+	)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const bookLateCall = `-- name: BookLateCall :exec
 UPDATE orchestrator_model_calls
 SET settled = array_append(settled, $1::int), superseded = $2, given_up = $3,
@@ -192,6 +249,46 @@ func (q *Queries) CallBasis(ctx context.Context, arg CallBasisParams) (CallBasis
 		&i.At,
 	)
 	return i, err
+}
+
+const completeBegunCall = `-- name: CompleteBegunCall :one
+SELECT rgpt_complete_call($1::bigint, $2::int, $3::bigint, $4::bigint, $5::bigint, $6::bigint,
+                          $7::bigint, $8::bigint, $9::boolean, $10::bigint, $11::jsonb, $12::jsonb)::text AS run_status
+`
+
+type CompleteBegunCallParams struct {
+	ID               int64
+	Try              int32
+	PromptTokens     int64
+	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
+	CostMicros       int64
+	PriceEstimated   bool
+	LatencyMs        int64
+	Answer           json.RawMessage
+	Messages         json.RawMessage
+}
+
+func (q *Queries) CompleteBegunCall(ctx context.Context, arg CompleteBegunCallParams) (string, error) {
+	row := q.db.QueryRow(ctx, completeBegunCall,
+		arg.ID,
+		arg.Try,
+		arg.PromptTokens,
+		arg.CompletionTokens,
+		arg.CachedTokens,
+		arg.CacheWriteTokens,
+		arg.ReasoningTokens,
+		arg.CostMicros,
+		arg.PriceEstimated,
+		arg.LatencyMs,
+		arg.Answer,
+		arg.Messages,
+	)
+	var run_status string
+	err := row.Scan(&run_status)
+	return run_status, err
 }
 
 const completeCall = `-- name: CompleteCall :exec
@@ -440,7 +537,8 @@ type LockBudgetsParams struct {
 	Keys  []string
 }
 
-// Locks budgets in the order of their keys. The subquery makes the planner look up each of them; see ReadBudgets.
+// Locks budgets in the order of their keys. The subquery makes the planner look up each of them: it would join all rows
+// with the keys while the table is small.
 func (q *Queries) LockBudgets(ctx context.Context, arg LockBudgetsParams) ([]Budget, error) {
 	rows, err := q.db.Query(ctx, lockBudgets, arg.Kinds, arg.Keys)
 	if err != nil {
@@ -801,72 +899,6 @@ func (q *Queries) OwnerOfRun(ctx context.Context, id int64) (OwnerOfRunRow, erro
 	var i OwnerOfRunRow
 	err := row.Scan(&i.Tenant, &i.Project)
 	return i, err
-}
-
-const readBudgets = `-- name: ReadBudgets :many
-SELECT b.scope_kind, b.scope_key, b.spent_tokens, b.spent_micros, b.reserved_tokens, b.reserved_micros, b.warned, b.price_estimated FROM (SELECT unnest($1::text[]) AS kind, unnest($2::text[]) AS key) AS k
-CROSS JOIN LATERAL (SELECT scope_kind, scope_key, spent_tokens, spent_micros, reserved_tokens, reserved_micros, warned, price_estimated FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key LIMIT 1) AS b
-`
-
-type ReadBudgetsParams struct {
-	Kinds []string
-	Keys  []string
-}
-
-// Reads budgets. Without the limit, the planner would join all rows with the keys while the table is small, although
-// there are few keys and each is unique.
-func (q *Queries) ReadBudgets(ctx context.Context, arg ReadBudgetsParams) ([]Budget, error) {
-	rows, err := q.db.Query(ctx, readBudgets, arg.Kinds, arg.Keys)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []Budget{}
-	for rows.Next() {
-		var i Budget
-		if err := rows.Scan(
-			&i.ScopeKind,
-			&i.ScopeKey,
-			&i.SpentTokens,
-			&i.SpentMicros,
-			&i.ReservedTokens,
-			&i.ReservedMicros,
-			&i.Warned,
-			&i.PriceEstimated,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const reserveBudgets = `-- name: ReserveBudgets :exec
-SELECT rgpt_reserve_budgets($1::text[], $2::text[], $3::bigint, $4::bigint, $5::bigint[], $6::bigint[])
-`
-
-type ReserveBudgetsParams struct {
-	Kinds       []string
-	Keys        []string
-	Tokens      int64
-	Micros      int64
-	LimitTokens []int64
-	LimitMicros []int64
-}
-
-func (q *Queries) ReserveBudgets(ctx context.Context, arg ReserveBudgetsParams) error {
-	_, err := q.db.Exec(ctx, reserveBudgets,
-		arg.Kinds,
-		arg.Keys,
-		arg.Tokens,
-		arg.Micros,
-		arg.LimitTokens,
-		arg.LimitMicros,
-	)
-	return err
 }
 
 const usage = `-- name: Usage :one

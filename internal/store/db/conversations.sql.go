@@ -77,47 +77,6 @@ func (q *Queries) ChecksOfRun(ctx context.Context, runID int64) ([]Check, error)
 	return items, nil
 }
 
-const insertToolCall = `-- name: InsertToolCall :exec
-INSERT INTO orchestrator_tool_calls (execution_id, turn, call_index, tool, ok, code, tree_before, tree_after, outcome,
-                                     duration_ms, started_at, finished_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-        $10, $11, $12)
-ON CONFLICT (execution_id, turn, call_index) DO NOTHING
-`
-
-type InsertToolCallParams struct {
-	ExecutionID int64
-	Turn        int32
-	CallIndex   int32
-	Tool        string
-	Ok          bool
-	Code        string
-	TreeBefore  string
-	TreeAfter   string
-	Outcome     json.RawMessage
-	DurationMs  int64
-	StartedAt   time.Time
-	FinishedAt  time.Time
-}
-
-func (q *Queries) InsertToolCall(ctx context.Context, arg InsertToolCallParams) error {
-	_, err := q.db.Exec(ctx, insertToolCall,
-		arg.ExecutionID,
-		arg.Turn,
-		arg.CallIndex,
-		arg.Tool,
-		arg.Ok,
-		arg.Code,
-		arg.TreeBefore,
-		arg.TreeAfter,
-		arg.Outcome,
-		arg.DurationMs,
-		arg.StartedAt,
-		arg.FinishedAt,
-	)
-	return err
-}
-
 const message = `-- name: Message :one
 SELECT role, content FROM orchestrator_transcripts
 WHERE execution_id = $1 AND turn = $2 AND position = $3
@@ -191,6 +150,64 @@ type SavePromptParams struct {
 func (q *Queries) SavePrompt(ctx context.Context, arg SavePromptParams) error {
 	_, err := q.db.Exec(ctx, savePrompt, arg.Name, arg.Version, arg.Text)
 	return err
+}
+
+const saveToolCall = `-- name: SaveToolCall :one
+WITH saved AS (
+    INSERT INTO orchestrator_tool_calls (execution_id, turn, call_index, tool, ok, code, tree_before, tree_after, outcome,
+                                         duration_ms, started_at, finished_at)
+    VALUES ($1::bigint, $2::int, $3, $4, $5, $6, $7, $8, $9,
+            $10, $11, $12)
+    ON CONFLICT (execution_id, turn, call_index) DO NOTHING
+    RETURNING call_index
+), told AS (
+    INSERT INTO orchestrator_transcripts (execution_id, turn, position, role, content)
+    VALUES ($1, $2, $13::int, $14::text, $15::jsonb)
+    ON CONFLICT (execution_id, turn, position) DO NOTHING
+)
+SELECT EXISTS (SELECT FROM saved)::bool AS saved
+`
+
+type SaveToolCallParams struct {
+	ExecutionID int64
+	Turn        int32
+	CallIndex   int32
+	Tool        string
+	Ok          bool
+	Code        string
+	TreeBefore  string
+	TreeAfter   string
+	Outcome     json.RawMessage
+	DurationMs  int64
+	StartedAt   time.Time
+	FinishedAt  time.Time
+	Place       int32
+	Role        string
+	Content     json.RawMessage
+}
+
+// Stores a tool call and the message about its result, unless it is stored already.
+func (q *Queries) SaveToolCall(ctx context.Context, arg SaveToolCallParams) (bool, error) {
+	row := q.db.QueryRow(ctx, saveToolCall,
+		arg.ExecutionID,
+		arg.Turn,
+		arg.CallIndex,
+		arg.Tool,
+		arg.Ok,
+		arg.Code,
+		arg.TreeBefore,
+		arg.TreeAfter,
+		arg.Outcome,
+		arg.DurationMs,
+		arg.StartedAt,
+		arg.FinishedAt,
+		arg.Place,
+		arg.Role,
+		arg.Content,
+	)
+	var saved bool
+	err := row.Scan(&saved)
+	return saved, err
 }
 
 const toolCall = `-- name: ToolCall :one

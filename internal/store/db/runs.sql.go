@@ -566,6 +566,46 @@ func (q *Queries) MarkStarted(ctx context.Context, arg MarkStartedParams) (int64
 	return result.RowsAffected(), nil
 }
 
+const newsSince = `-- name: NewsSince :one
+SELECT (r.status = 'paused' OR EXISTS (
+    SELECT FROM orchestrator_events e
+    WHERE e.run_id = r.id AND e.event_type IN ('run.updated', 'model.switched') AND e.created_at > $1
+))::boolean AS steered, EXISTS (
+    SELECT FROM orchestrator_events e
+    WHERE e.run_id = r.id AND e.event_type = 'message.added' AND coalesce(e.payload ->> 'step', '') IN ('', $2::text)
+      AND NOT EXISTS (
+        SELECT FROM orchestrator_message_deliveries d
+        WHERE d.run_id = e.run_id AND d.seq = e.seq AND d.execution_id = $3::bigint)
+)::boolean AS messages
+FROM orchestrator_runs r WHERE r.id = $4
+`
+
+type NewsSinceParams struct {
+	Since       time.Time
+	Step        string
+	ExecutionID int64
+	ID          int64
+}
+
+type NewsSinceRow struct {
+	Steered  bool
+	Messages bool
+}
+
+// The status of a paused run says so; orchestrator_events_commands has the other commands. The messages are those of
+// PendingMessages.
+func (q *Queries) NewsSince(ctx context.Context, arg NewsSinceParams) (NewsSinceRow, error) {
+	row := q.db.QueryRow(ctx, newsSince,
+		arg.Since,
+		arg.Step,
+		arg.ExecutionID,
+		arg.ID,
+	)
+	var i NewsSinceRow
+	err := row.Scan(&i.Steered, &i.Messages)
+	return i, err
+}
+
 const pendingUnstarted = `-- name: PendingUnstarted :many
 SELECT id FROM orchestrator_runs
 WHERE workflow_started_at IS NULL AND status = 'pending' AND kind = 'run' AND queued_at IS NULL
@@ -860,27 +900,6 @@ func (q *Queries) SelfHealEvents(ctx context.Context, runID int64) ([]SelfHealEv
 		return nil, err
 	}
 	return items, nil
-}
-
-const steeredSince = `-- name: SteeredSince :one
-SELECT (r.status = 'paused' OR EXISTS (
-    SELECT FROM orchestrator_events e
-    WHERE e.run_id = r.id AND e.event_type IN ('run.updated', 'model.switched') AND e.created_at > $1
-))::boolean AS steered
-FROM orchestrator_runs r WHERE r.id = $2
-`
-
-type SteeredSinceParams struct {
-	Since time.Time
-	ID    int64
-}
-
-// The status of a paused run says so; orchestrator_events_commands has the rest.
-func (q *Queries) SteeredSince(ctx context.Context, arg SteeredSinceParams) (bool, error) {
-	row := q.db.QueryRow(ctx, steeredSince, arg.Since, arg.ID)
-	var steered bool
-	err := row.Scan(&steered)
-	return steered, err
 }
 
 const takeEdits = `-- name: TakeEdits :execrows

@@ -20,7 +20,8 @@ SELECT k, v FROM (SELECT unnest(@kinds::text[]) AS k, unnest(@keys::text[]) AS v
 ON CONFLICT (scope_kind, scope_key) DO NOTHING;
 
 -- name: LockBudgets :many
--- Locks budgets in the order of their keys. The subquery makes the planner look up each of them; see ReadBudgets.
+-- Locks budgets in the order of their keys. The subquery makes the planner look up each of them: it would join all rows
+-- with the keys while the table is small.
 SELECT b.* FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS key ORDER BY 1, 2) AS k
 CROSS JOIN LATERAL (SELECT * FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key FOR UPDATE) AS b;
 
@@ -29,14 +30,14 @@ CROSS JOIN LATERAL (SELECT * FROM orchestrator_budgets s WHERE s.scope_kind = k.
 SELECT b.scope_key FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS key ORDER BY 1, 2) AS k
 CROSS JOIN LATERAL (SELECT s.scope_key FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key FOR UPDATE) AS b;
 
--- name: ReadBudgets :many
--- Reads budgets. Without the limit, the planner would join all rows with the keys while the table is small, although
--- there are few keys and each is unique.
-SELECT b.* FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS key) AS k
-CROSS JOIN LATERAL (SELECT * FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key LIMIT 1) AS b;
+-- name: BeginCall :one
+SELECT rgpt_begin_call(@run_id::bigint, @execution_id::bigint, @turn::int, @phase::text, @step::text, @agent::text, @provider::text, @model::text,
+                       @prompt_version::text, @route::jsonb, @scopes::jsonb, @kinds::text[], @keys::text[], @limit_tokens::bigint[], @limit_micros::bigint[],
+                       @tokens::bigint, @micros::bigint, @warn_at::float8, @told::jsonb, @told_from::int)::bigint AS id;
 
--- name: ReserveBudgets :exec
-SELECT rgpt_reserve_budgets(@kinds::text[], @keys::text[], @tokens::bigint, @micros::bigint, @limit_tokens::bigint[], @limit_micros::bigint[]);
+-- name: CompleteBegunCall :one
+SELECT rgpt_complete_call(@id::bigint, @try::int, @prompt_tokens::bigint, @completion_tokens::bigint, @cached_tokens::bigint, @cache_write_tokens::bigint,
+                          @reasoning_tokens::bigint, @cost_micros::bigint, @price_estimated::boolean, @latency_ms::bigint, @answer::jsonb, @messages::jsonb)::text AS run_status;
 
 -- name: AddToBudgets :exec
 SELECT rgpt_add_to_budgets(@kinds::text[], @keys::text[], @spent_tokens::bigint, @spent_micros::bigint,

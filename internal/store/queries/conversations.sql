@@ -20,12 +20,21 @@ ON CONFLICT (execution_id, turn, position) DO NOTHING;
 SELECT turn, position, role, content, created_at
 FROM orchestrator_transcripts WHERE execution_id = @execution_id ORDER BY turn, position;
 
--- name: InsertToolCall :exec
-INSERT INTO orchestrator_tool_calls (execution_id, turn, call_index, tool, ok, code, tree_before, tree_after, outcome,
-                                     duration_ms, started_at, finished_at)
-VALUES (@execution_id, @turn, @call_index, @tool, @ok, @code, @tree_before, @tree_after, @outcome,
-        @duration_ms, @started_at, @finished_at)
-ON CONFLICT (execution_id, turn, call_index) DO NOTHING;
+-- name: SaveToolCall :one
+-- Stores a tool call and the message about its result, unless it is stored already.
+WITH saved AS (
+    INSERT INTO orchestrator_tool_calls (execution_id, turn, call_index, tool, ok, code, tree_before, tree_after, outcome,
+                                         duration_ms, started_at, finished_at)
+    VALUES (@execution_id::bigint, @turn::int, @call_index, @tool, @ok, @code, @tree_before, @tree_after, @outcome,
+            @duration_ms, @started_at, @finished_at)
+    ON CONFLICT (execution_id, turn, call_index) DO NOTHING
+    RETURNING call_index
+), told AS (
+    INSERT INTO orchestrator_transcripts (execution_id, turn, position, role, content)
+    VALUES (@execution_id, @turn, @place::int, @role::text, @content::jsonb)
+    ON CONFLICT (execution_id, turn, position) DO NOTHING
+)
+SELECT EXISTS (SELECT FROM saved)::bool AS saved;
 
 -- name: ToolCall :one
 SELECT * FROM orchestrator_tool_calls

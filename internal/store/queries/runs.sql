@@ -82,12 +82,19 @@ SELECT status FROM orchestrator_runs WHERE id = @id;
 -- name: ProjectOf :one
 SELECT tenant, project FROM orchestrator_runs WHERE id = @id;
 
--- name: SteeredSince :one
--- The status of a paused run says so; orchestrator_events_commands has the rest.
+-- name: NewsSince :one
+-- The status of a paused run says so; orchestrator_events_commands has the other commands. The messages are those of
+-- PendingMessages.
 SELECT (r.status = 'paused' OR EXISTS (
     SELECT FROM orchestrator_events e
     WHERE e.run_id = r.id AND e.event_type IN ('run.updated', 'model.switched') AND e.created_at > @since
-))::boolean AS steered
+))::boolean AS steered, EXISTS (
+    SELECT FROM orchestrator_events e
+    WHERE e.run_id = r.id AND e.event_type = 'message.added' AND coalesce(e.payload ->> 'step', '') IN ('', @step::text)
+      AND NOT EXISTS (
+        SELECT FROM orchestrator_message_deliveries d
+        WHERE d.run_id = e.run_id AND d.seq = e.seq AND d.execution_id = @execution_id::bigint)
+)::boolean AS messages
 FROM orchestrator_runs r WHERE r.id = @id;
 
 -- name: GetRun :one
