@@ -117,6 +117,12 @@ func TestDatabaseThatCannotBeReachedIsNamedWithoutItsPassword(t *testing.T) {
 	require.Equal(t, contract.CodeUnavailable, fault.Of(err).Code)
 	require.ErrorContains(t, err, address)
 
+	folder := t.TempDir()
+	err = open("postgres://rgpt:" + password + "@" + address + "/rgpt?host=" + folder)
+	require.Equal(t, contract.ClassInfra, fault.Of(err).Class, "a socket that does not exist is a server that is down")
+	require.Equal(t, contract.CodeUnavailable, fault.Of(err).Code)
+	require.ErrorContains(t, err, fmt.Sprintf("PostgreSQL at %s/.s.PGSQL.%d", folder, port))
+
 	for _, wrong := range []string{"postgres://rgpt:" + password + "@host:port/rgpt", "mysql://rgpt:" + password + "@host/", "rgpt:" + password} {
 		require.Equal(t, contract.ClassConfig, fault.Of(open(wrong)).Class, wrong)
 	}

@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -209,7 +208,7 @@ func awaitUp(ctx context.Context, cfg *pgx.ConnConfig, limit time.Duration, wait
 
 // unreachable explains why a connection could not be made.
 func unreachable(err error, cfg *pgx.ConnConfig) *fault.Error {
-	where := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
+	_, where := pgconn.NetworkAddress(cfg.Host, cfg.Port) // host and port, or the path of a socket
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && fault.Of(pg).Class == contract.ClassConfig {
 		return fault.Wrap(pg, contract.ClassConfig, contract.CodeInvalidConfig,
