@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -286,6 +287,27 @@ func TestTwoStacksRunSideBySideAndKnowNothingOfEachOther(t *testing.T) {
 	_, err := devstack.Down(t.Context(), stacks[0].DataDir)
 	require.NoError(t, err)
 	requireMark(t, stacks[1])
+}
+
+func TestTheProcessesOfAStackConnectToTheDatabaseOverItsSocket(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "s") //nolint:usetesting // short enough for a socket, unlike the directory of a test
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	s := up(t, database(filepath.Join(dir, "data")))
+	require.Contains(t, s.Environment(), "DATABASE_URL="+s.Database)
+	p, _ := s.Process(devstack.RolePostgres)
+	require.Regexp(t, `^127\.0\.0\.1:\d+$`, p.Address, "people are still shown the address of TCP")
+	u, err := url.Parse(s.Database)
+	require.NoError(t, err)
+	require.Equal(t, p.Address, u.Host)
+	conn, err := pgx.Connect(t.Context(), s.Database)
+	require.NoError(t, err)
+	var socket bool
+	err = conn.QueryRow(t.Context(), "SELECT client_addr IS NULL FROM pg_stat_activity WHERE pid = pg_backend_pid()").Scan(&socket)
+	require.NoError(t, errors.Join(err, conn.Close(t.Context())))
+	require.True(t, socket)
 }
 
 func TestCommandsAtTheSameTimeStartOneStack(t *testing.T) {

@@ -251,7 +251,7 @@ func (u *starter) postgres(ctx context.Context) error {
 	if err := c.CreateDatabase(ctx, "rgpt"); err != nil {
 		return err
 	}
-	u.Database = c.URL("rgpt")
+	u.Database = c.SocketURL("rgpt")
 	return u.save() // from now on, the server can be found even if we crash
 }
 

@@ -29,6 +29,9 @@ func TestAConnectionThatBreaksBetweenACommitAndItsAnswerRepeatsAndLosesNothing(t
 	require.NoError(t, err)
 	p := cutting(t, address.Host)
 	address.Host = p.Addr().String()
+	query := address.Query()
+	query.Del("host") // the Unix socket, which would bypass the proxy
+	address.RawQuery = query.Encode()
 	d.StartWorker(t, d.Program("rgpt-worker"), "DATABASE_URL="+address.String())
 	p.every.Store(4)
 	first, second := d.run(t, "Cut, run 1"), d.run(t, "Cut, run 2")
