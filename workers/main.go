@@ -36,6 +36,7 @@ func main() {
 		fmt.Println("rgpt-worker", version.Long())
 		return
 	}
+	tuneGC(os.Getenv)
 	if err := run(*dataDir, config.Sources{Project: *configFile, Dir: *configDir}, *checkTrust, *ready); err != nil {
 		fmt.Fprintln(os.Stderr, "rgpt-worker:", telemetry.Redact(err.Error()))
 		os.Exit(exitCode(err))
