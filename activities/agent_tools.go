@@ -271,7 +271,7 @@ func (a *Activities) checkNow(ctx context.Context, in contract.ToolInput, run st
 	}
 	var done checked
 	if done.outcome, done.result, err = a.host().Check(ctx, task); err == nil && !onBase {
-		err = a.compare(ctx, verify, &done)
+		err = a.compare(ctx, run, s, verify, &done)
 	}
 	return store.BaselineCheck{Result: done.result, Cases: done.outcome.Cases, Findings: done.outcome.Findings}, name, err
 }

@@ -210,11 +210,7 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 // compare applies the quarantine of the execution to the outcome of a check, and compares it with its
 // outcome on the base commit: problems that existed before are known, and do not count against the
 // change.
-func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *checked) error {
-	run, err := a.Store.Run(ctx, in.Execution.RunID)
-	if err != nil {
-		return err
-	}
+func (a *Activities) compare(ctx context.Context, run store.Run, settings checks.Settings, in contract.VerifyInput, c *checked) error {
 	b, err := a.baselineOf(ctx, run)
 	if err != nil {
 		return err
@@ -222,18 +218,14 @@ func (a *Activities) compare(ctx context.Context, in contract.VerifyInput, c *ch
 	if err := a.applyQuarantine(ctx, in, c, recorded(b)); err != nil || b == nil {
 		return err
 	}
-	spec, err := specOf(run)
-	if err != nil {
-		return err
-	}
 	pins, err := a.pinFindings(ctx, in.Execution)
 	if err != nil {
 		return err
 	}
 	now := verdict.Recorded{Result: c.result, Cases: c.outcome.Cases, Findings: c.outcome.Findings}
-	compared := recorded(b).Compare(now, pins, spec.Verification.PinnedTests)
+	compared := recorded(b).Compare(now, pins, settings.PinnedTests)
 	if known, ok := b.Check(in.Check.ID); ok && worse(compared) && checks.UsesDatabase(in.Check) && outdated(known) {
-		compared = recorded(a.scanBaseAgain(ctx, run, in, b)).Compare(now, pins, spec.Verification.PinnedTests)
+		compared = recorded(a.scanBaseAgain(ctx, run, in, b)).Compare(now, pins, settings.PinnedTests)
 	}
 	c.result, c.outcome.Findings = compared.Result, compared.Findings
 	return nil

@@ -61,11 +61,7 @@ func (a *Activities) recordTests(ctx context.Context, in contract.VerifyInput, c
 	if in.Check.Category != contract.CategoryTest || c.result.Unnamed || len(cases) == 0 || slices.Contains(passing, c.result.Code) {
 		return // the end of a command may have failed its tests
 	}
-	run, err := a.Store.Run(ctx, in.Execution.RunID)
-	if err == nil {
-		err = a.recordIn(ctx, run, in, cases)
-	}
-	if err != nil {
+	if err := a.recordIn(ctx, c.run, in, cases); err != nil {
 		a.Log.WarnContext(ctx, "Could not record the outcomes of tests", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
 	}
 }

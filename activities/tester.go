@@ -140,7 +140,7 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 		return contract.CheckResult{}, err
 	}
 	cases := c.outcome.Cases
-	if err := a.compare(ctx, in, &c); err != nil {
+	if err := a.compare(ctx, c.run, c.settings, in, &c); err != nil {
 		return contract.CheckResult{}, err
 	}
 	if in.Execution.Step != "" {
@@ -159,9 +159,11 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 
 // checked is a check that was carried out.
 type checked struct {
-	outcome verify.Outcome
-	result  contract.CheckResult
-	log     string // digest of the output of its commands
+	run      store.Run
+	settings checks.Settings
+	outcome  verify.Outcome
+	result   contract.CheckResult
+	log      string // digest of the output of its commands
 }
 
 // check carries out a check in the environment of its workspace, and stores its files as artifacts
@@ -178,7 +180,7 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 	if in.Baseline != "" {
 		spec.Verification = baselineSettings(spec.Verification)
 	}
-	var c checked
+	c := checked{run: run, settings: spec.Verification}
 	var kept keptFiles
 	task := a.task(run, spec, in, &kept)
 	task.Follow = func() (func([]byte), func()) {
@@ -258,6 +260,9 @@ const shownLeftOut = 50
 // returns a row for each file, also for those that were left out; if these are many, the last row
 // stands for the rest. left is the number of files that were left out.
 func (a *Activities) keepMade(ctx context.Context, in contract.VerifyInput, f tester.Files, root *os.Root) (out []contract.Artifact, left int, err error) {
+	if len(f.Artifacts)+f.Unlisted == 0 {
+		return nil, 0, nil
+	}
 	room, err := a.roomFor(ctx, in.Execution.RunID)
 	if err != nil {
 		return nil, 0, err
