@@ -64,6 +64,35 @@ func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn
 		at, left = outcomes[len(outcomes)-1].Outcome.Workspace, left[len(group):]
 		calls.fresh, calls.status = false, "" // another attempt of the activity, or a pause, may have begun meanwhile
 	}
+	if apart && in.Tools.FinishHere {
+		done = append(done, a.finishHere(ctx, in, turn, at, calls, done)...)
+	}
+	return done
+}
+
+// finishHere carries out the calls of a turn that finish the work, after all others, if all these have succeeded and
+// the agent has left nothing unread or unanswered. Otherwise they are left to the workflow, which may refuse them.
+func (a *Activities) finishHere(ctx context.Context, in contract.ThinkInput, turn contract.ThinkResult, at contract.Workspace, calls turnCalls, others []contract.DoneCall) []contract.DoneCall {
+	if turn.Unread || len(turn.Unanswered) > 0 || !mayBegin(ctx) {
+		return nil
+	}
+	var last []contract.ToolCallRef
+	for _, c := range turn.Calls {
+		i := slices.IndexFunc(others, func(d contract.DoneCall) bool { return d.Index == c.Index })
+		switch {
+		case c.Tool == tool.Finish:
+			last = append(last, c)
+		case i < 0 || others[i].Failure != nil || !others[i].Outcome.OK:
+			return nil
+		}
+	}
+	var done []contract.DoneCall
+	for _, c := range last {
+		outcome, all := a.callTogether(ctx, in, at, []contract.ToolCallRef{c}, calls)
+		if done = append(done, outcome...); !all {
+			break
+		}
+	}
 	return done
 }
 

@@ -112,3 +112,48 @@ func TestAStoppingWorkerLeavesTheCallsOfATurnToOthers(t *testing.T) {
 	h.onServed = func() { close(stops) }
 	require.Empty(t, h.firstTurn(time.Second).Done)
 }
+
+// Whatever may make an agent continue is decided by its workflow.
+func TestACallThatFinishesIsCarriedOutWithItsTurnUnlessItMayBeRefused(t *testing.T) {
+	t.Parallel()
+	create := "{name: create_file, arguments: {path: new.txt, content: \"new\\n\"}}"
+	finish := "{name: finish, arguments: {summary: done}}"
+	for name, c := range map[string]struct {
+		calls    string
+		elsewise func(*contract.ThinkInput)
+		message  string // of a person
+		done     int
+	}{
+		"alone":                       {calls: finish, done: 1},
+		"before a change":             {calls: finish + ", " + create, done: 2},
+		"beside a call that fails":    {calls: "{name: edit_file, arguments: {path: none.txt, old_text: a, new_text: b}}, " + finish, done: 1},
+		"checks are to run before":    {calls: create + ", " + finish, elsewise: func(in *contract.ThinkInput) { in.Tools.FinishHere = false }, done: 1},
+		"a finding is not answered":   {calls: finish, elsewise: func(in *contract.ThinkInput) { in.Answer = []string{"R1"} }},
+		"a person has written to it":  {calls: finish, message: "Also say goodbye."},
+		"a long call before it waits": {calls: "{name: run_command, arguments: {command: \"true\"}}, " + finish},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFixture(t, "\n  - when: {agent: builder}\n    reply: {tool_calls: ["+c.calls+"]}\n")
+			e, ws := h.openStep()
+			in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice, Tools: &contract.TurnTools{
+				Workspace: ws, From: ws, Timeout: h.Config.Execution.CommandTimeout, FinishApart: true, FinishHere: true,
+			}}
+			if c.elsewise != nil {
+				c.elsewise(&in)
+			}
+			if c.message != "" {
+				h.onServed = func() { h.tell(c.message, e.Step) }
+			}
+			out := h.think(in)
+			require.True(t, out.Finish)
+			require.Len(t, out.Done, c.done)
+			require.Equal(t, out.Done, h.think(in).Done, "a repeated activity finds the results of the first")
+			if c.done == len(out.Calls) {
+				last := out.Done[len(out.Done)-1]
+				require.Equal(t, "finish", out.Calls[last.Index].Tool, "it comes last")
+				require.True(t, last.Outcome.OK)
+			}
+		})
+	}
+}

@@ -250,6 +250,9 @@ type TurnTools struct {
 	Long time.Duration `json:"long,omitempty"`
 	// FinishApart leaves a call that finishes the work to the workflow, which runs checks before.
 	FinishApart bool `json:"finish_apart,omitempty"`
+	// FinishHere carries out such a call nevertheless, once all others of its turn have succeeded, unless the
+	// agent must see something before: no checks are left to run.
+	FinishHere bool `json:"finish_here,omitempty"`
 }
 
 // StepLeft is the remaining budget of a step: a call is not made if its request already exceeds it.

@@ -191,3 +191,31 @@ func TestAnAgentContinuesFromEditsOfThePlanThatFailedEvenIfNothingIsChecked(t *t
 	require.Equal(t, 2, w.thinks["step-001"], "the turn of the plan, and one of the agent, which insists")
 	require.Equal(t, []bool{true, false}, w.byPlan)
 }
+
+// An activity carries out a call that finishes if nothing is left to check: then the workflow only ends the step.
+func TestACallThatFinishedWithItsTurnIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	for refusals, here := range map[int]bool{0: true, 2: false} {
+		w := newRunFixture(t)
+		w.plan = planOf("step-001")
+		turns := finishing(true)
+		var at []bool
+		w.onThink = func(in contract.ThinkInput) {
+			at = append(at, in.Tools.FinishHere)
+			if turns[0].Done = nil; in.Tools.FinishHere {
+				for _, c := range turns[0].Calls {
+					turns[0].Done = append(turns[0].Done, contract.DoneCall{Index: c.Index, Outcome: contract.ToolOutcome{Workspace: in.Tools.Workspace, OK: true, Fingerprint: c.Tool}})
+				}
+			}
+		}
+		w.answers["step-001"] = turns
+		on := w.checkedBy(func(string) bool { return true })
+		result := w.orchestrate(t, func(s *contract.Settings) {
+			on(s)
+			s.FinishRefusals = refusals
+		})
+		require.Equal(t, contract.StatusDone, result.Status, "%v", result.Failure)
+		require.Equal(t, []bool{here}, at)
+		require.Equal(t, !here, len(w.finished) == 1, "it is left to the workflow only if checks come before")
+	}
+}

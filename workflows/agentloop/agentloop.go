@@ -229,9 +229,12 @@ func (l *Loop) turn(ctx workflow.Context) (bool, *contract.Failure) {
 		l.Said = think.Summary
 	}
 	l.undone = false
-	calls, failure = l.recordDone(calls, think.Done)
+	calls, done, failure := l.recordDone(calls, think.Done)
 	if failure == nil {
 		failure = l.callTools(ctx, calls)
+	}
+	if failure == nil && len(calls) == 0 {
+		last, _, failure = l.recordDone(last, done)
 	}
 	if failure != nil {
 		return false, failure
@@ -275,6 +278,7 @@ func (l *Loop) think(ctx workflow.Context) (contract.ThinkResult, *contract.Fail
 		Answer: l.mustAnswer(),
 		Tools: &contract.TurnTools{
 			Workspace: l.Workspace, From: l.From.Slim(), Timeout: l.in.Settings.CommandTimeout, Long: long, FinishApart: l.finishesApart(),
+			FinishHere: l.Refused >= l.in.Settings.FinishRefusals,
 		},
 		Further: l.furtherTurns(ctx),
 	}).Get(ctx, &result)
@@ -431,21 +435,19 @@ func (l *Loop) holdsFinish() bool {
 }
 
 // recordDone records the outcomes of the calls that were carried out with their model call, which are
-// the first ones, and returns the others. Activities of earlier code carry out none.
-func (l *Loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall) ([]contract.ToolCallRef, *contract.Failure) {
-	for _, d := range done {
-		if len(calls) == 0 || calls[0].Index != d.Index {
-			break
+// the first ones. It returns the other calls, and the outcomes of others. Activities of earlier code carry
+// out none.
+func (l *Loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall) ([]contract.ToolCallRef, []contract.DoneCall, *contract.Failure) {
+	for len(done) > 0 && len(calls) > 0 && calls[0].Index == done[0].Index {
+		if done[0].Failure != nil {
+			return nil, nil, done[0].Failure
 		}
-		if d.Failure != nil {
-			return nil, d.Failure
+		if failure := l.recordOutcome(calls[0], done[0].Outcome); failure != nil {
+			return nil, nil, failure
 		}
-		if failure := l.recordOutcome(calls[0], d.Outcome); failure != nil {
-			return nil, failure
-		}
-		calls = calls[1:]
+		calls, done = calls[1:], done[1:]
 	}
-	return calls, nil
+	return calls, done, nil
 }
 
 func (l *Loop) callSideBySide(ctx workflow.Context, calls []contract.ToolCallRef) *contract.Failure {
