@@ -359,3 +359,8 @@ func (p *Process) Features() []Feature { return p.features }
 
 // Isolated reports whether commands run in namespaces; see Options.AllowUnisolated.
 func (p *Process) Isolated() bool { return p.bwrap != "" }
+
+// Traceable reports whether whatever a command does to a file of its workspace can be seen afterwards
+// in the file's change time (ctime), which nobody can set, on file systems of this host that keep exact
+// ones: no process outlives the command, and the filter denies the calls that leave the time as it was.
+func (p *Process) Traceable() bool { return p.Isolated() && p.seccomp }

@@ -94,7 +94,7 @@ func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
 		bpf.RetConstant{Val: uint32(missing)},
 	}
 	program = append(program, onCall(native, "clone", denyBits(0, newNamespaces))...)
-	program = append(program, onCall(native, "ioctl", slices.Concat(denyValue(1, unix.TIOCSTI), denyValue(1, tiocLinux)))...)
+	program = append(program, onCall(native, "ioctl", ioctlChecks())...)
 	program = append(program, onCall(native, "socket", socketChecks(denyNetwork))...)
 	program = append(program, onCall(native, "shmget", denyAbove(1, segmentBytes))...)
 	program = append(program, onCall(native, "socketpair", denyUnless(0, unix.AF_UNIX))...)
@@ -106,8 +106,24 @@ func seccompProgram(denyNetwork bool) ([]bpf.Instruction, error) {
 // segments per namespace adds up to 64 MiB.
 const segmentBytes = 16 << 10
 
-// tiocLinux, like TIOCSTI, injects input into a terminal.
-const tiocLinux = 0x541C
+const (
+	// tiocLinux, like TIOCSTI, injects input into a terminal.
+	tiocLinux = 0x541C
+	// EXT4_IOC_MOVE_EXT and XFS_IOC_SWAPEXT, for defragmentation, exchange the content of two files
+	// without changing their times. See Process.Traceable.
+	ext4MoveExtents = 0xC028660F
+	xfsSwapExtents  = 0xC0C0586D
+	// FS_IOC_ENABLE_VERITY makes a file read-only for ever, also without changing its times.
+	enableVerity = 0x40806685
+)
+
+func ioctlChecks() []bpf.Instruction {
+	var checks []bpf.Instruction
+	for _, request := range []uint32{unix.TIOCSTI, tiocLinux, ext4MoveExtents, xfsSwapExtents, enableVerity} {
+		checks = append(checks, denyValue(1, request)...)
+	}
+	return checks
+}
 
 // Offsets in struct seccomp_data, little endian.
 const (

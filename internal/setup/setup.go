@@ -204,6 +204,9 @@ type Sandbox interface {
 	Features() []sandbox.Feature
 	// Isolated is false if commands run without isolation, because the configuration allows it.
 	Isolated() bool
+	// Traceable reports whether what commands do to a workspace can be undone afterwards; see
+	// [sandbox.Process.Traceable].
+	Traceable() bool
 }
 
 // Commands is a sandbox with what its commands can use.

@@ -165,6 +165,10 @@ func (r *Runner) Features() []sandbox.Feature { return r.features }
 // Isolated is true: commands always run in containers.
 func (r *Runner) Isolated() bool { return true }
 
+// Traceable is false: containers get files that belong to their user, so all files of a workspace change.
+// See [sandbox.Process.Traceable].
+func (r *Runner) Traceable() bool { return false }
+
 // Tools returns the id of an image, "" for that of the options, and the versions of the tools in it, as
 // in sandbox.Toolchains. It tests an image that is new. The error is an *sandbox.IsolationError if the
 // image is missing or commands in it are not isolated.
