@@ -132,3 +132,54 @@ func BenchmarkPublish(b *testing.B) {
 		})
 	}
 }
+
+// The directory of a check: a new one that is removed with its run, and one that the next check uses again.
+// The check's command changes one file and adds ten.
+func BenchmarkCheckDirectory(b *testing.B) {
+	for _, count := range []int{90, 5000} {
+		files := map[string]string{}
+		for i := range count {
+			files[fmt.Sprintf("dir%d/sub%d/file%d.go", i%7, i%31, i)] = fmt.Sprintf("package p\n\n// %d\n", i)
+		}
+		repo := newRepo(b, files)
+		command := func(b *testing.B, dir string, n int) {
+			b.Helper()
+			write(b, dir, "dir0/sub0/file0.go", fmt.Sprint(n))
+			for i := range 10 {
+				write(b, dir, fmt.Sprintf("build/out%d", i), "out")
+			}
+		}
+		for name, check := range map[string]func(b *testing.B, m *Manager, ws contract.Workspace, n int){
+			"Open+CleanUp": func(b *testing.B, m *Manager, ws contract.Workspace, n int) {
+				b.Helper()
+				d, err := m.Open(b.Context(), ws, fmt.Sprint(n))
+				require.NoError(b, err)
+				command(b, d.Path(), n)
+				d.Close()
+				require.NoError(b, m.CleanUp(b.Context(), fmt.Sprint(n)))
+			},
+			"OpenCheckout+GiveBack": func(b *testing.B, m *Manager, ws contract.Workspace, n int) {
+				b.Helper()
+				c, err := m.OpenCheckout(b.Context(), ws, fmt.Sprint(n), true)
+				require.NoError(b, err)
+				command(b, c.Path(), n)
+				require.NoError(b, c.GiveBack())
+			},
+		} {
+			b.Run(fmt.Sprintf("files=%d/%s", count, name), func(b *testing.B) {
+				m := newManager(b)
+				onDisk(b, m)
+				_, ws := start(b, m, repo)
+				check(b, m, ws, 0)
+				n := 0
+				began, processes := cpuTime(b), m.GitProcesses()
+				for b.Loop() {
+					n++
+					check(b, m, ws, n)
+				}
+				b.ReportMetric(float64(m.GitProcesses()-processes)/float64(b.N), "git/op")
+				b.ReportMetric(float64((cpuTime(b)-began).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			})
+		}
+	}
+}

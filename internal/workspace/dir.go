@@ -35,7 +35,7 @@ type Dir struct {
 	since    time.Time // when it was opened for writing
 	held     string    // the tree on disk, while it is known
 	stale    bool      // the index is behind the tree
-	plain    bool      // only this package and the tools for files ever wrote to it; see SaveFile
+	plain    bool      // only its tree's files are in it; see SaveFile and Checkout
 	reused   bool      // it was a spare, so files may be older than this run
 	excludes string    // patterns that Save skips in addition to the repository's own; see Ignore
 	use      *heldLock

@@ -16,7 +16,8 @@ import (
 
 // Spare directories are those of ended runs, kept for later ones of the same repository: making one match
 // another tree takes as long as the difference is large, not as the repository is. Only plain directories
-// are kept: no command ever ran in them, so nothing is left of a run but files that its tree describes.
+// are kept, in which nothing is left of a run but files that its tree describes: no command ever ran in
+// them, or what commands did there was undone. See Checkout.
 
 // sparePrefix begins the names of spare directories; no key of a caller begins with its first part.
 const sparePrefix = spareKey + "+"
@@ -75,12 +76,16 @@ func (m *Manager) spareName(dir string) (string, error) {
 	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !slices.Contains(partsOfPlain, e.Name()) }) {
 		return "", nil
 	}
-	prefix := sparePrefix + mark.repo + "+"
-	kept, err := m.spares(prefix)
-	if err != nil || len(kept) >= m.options.MaxSpareDirs || m.isShort() {
+	if room, err := m.hasRoom(mark.repo); err != nil || !room {
 		return "", err
 	}
-	return prefix + rand.Text(), nil
+	return sparePrefix + mark.repo + "+" + rand.Text(), nil
+}
+
+// hasRoom reports whether another spare directory of a repository may be kept.
+func (m *Manager) hasRoom(repo string) (bool, error) {
+	kept, err := m.spares(sparePrefix + repo + "+")
+	return err == nil && len(kept) < m.options.MaxSpareDirs && !m.isShort(), err
 }
 
 // isShort reports whether too little of the file system is free to keep directories.
