@@ -15,6 +15,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
 // CommandEnv is the surroundings of one workspace's commands: its environment, if any, and a
@@ -87,11 +88,13 @@ func (h *Host) Check(ctx context.Context, t Task) (verify.Outcome, contract.Chec
 	none := func(err error) (verify.Outcome, contract.CheckResult, error) {
 		return verify.Outcome{}, contract.CheckResult{}, err
 	}
-	dir, err := h.Workspaces.Open(ctx, t.Workspace, t.Key+"/"+t.Check.ID)
+	dir, err := h.checkout(ctx, t, t.Workspace)
 	if err != nil {
 		return none(err)
 	}
 	defer dir.Close()
+	over := false
+	defer func() { h.giveBack(ctx, t, dir, over) }() // after the surroundings were closed
 	s, err := h.surround(ctx, t, t.Workspace, dir.Path())
 	if err != nil {
 		return none(err)
@@ -110,7 +113,25 @@ func (h *Host) Check(ctx context.Context, t Task) (verify.Outcome, contract.Chec
 	result := outcome.Result(t.Check)
 	result.Code = outcome.Code
 	result.Coverage = s.coverage(ctx, outcome)
+	over = true
 	return *outcome, result, nil
+}
+
+// checkout opens the directory of a task's check with the content of a workspace.
+func (h *Host) checkout(ctx context.Context, t Task, ws contract.Workspace) (*workspace.Checkout, error) {
+	commands, ok := h.Sandbox.(interface{ Traceable() bool })
+	return h.Workspaces.OpenCheckout(ctx, ws, t.Key+"/"+t.Check.ID, ok && commands.Traceable())
+}
+
+// giveBack lets later checks use the directory of a check, if that is over: after an error, its commands
+// may not have ended.
+func (h *Host) giveBack(ctx context.Context, t Task, dir *workspace.Checkout, over bool) {
+	if !over {
+		return
+	}
+	if err := dir.GiveBack(); err != nil {
+		h.Log.DebugContext(ctx, "The directory of a check is removed with those of its run", "directory", t.Key, "check", t.Check.ID, "reason", err)
+	}
 }
 
 // brokenSetup returns the outcome of each check of a change whose environment cannot be created,

@@ -53,6 +53,8 @@ func (h *Host) Prove(ctx context.Context, t Task, base contract.Workspace, mode 
 		return verdict.Recorded{}, err
 	}
 	defer dir.Close()
+	over := false
+	defer func() { h.giveBack(ctx, t, dir, over) }() // after the surroundings were closed
 	s, err := h.surround(ctx, t, base, dir.Path())
 	if err != nil {
 		return verdict.Recorded{}, err
@@ -74,12 +76,13 @@ func (h *Host) Prove(ctx context.Context, t Task, base contract.Workspace, mode 
 	var out verdict.Recorded
 	out.Result, out.Findings = verdict.Proved(found, mode)
 	out.Result.DurationMS = proof.Duration.Milliseconds()
+	over = true
 	return out, nil
 }
 
 // withoutChange checks out the base, with the change's test files: those that it added or edited
 // exist, those that it removed do not.
-func (h *Host) withoutChange(ctx context.Context, t Task, base contract.Workspace) (*workspace.Dir, error) {
+func (h *Host) withoutChange(ctx context.Context, t Task, base contract.Workspace) (*workspace.Checkout, error) {
 	changed, err := h.Workspaces.Changed(ctx, base, t.Workspace, pin.OfTests, 0)
 	if err != nil {
 		return nil, err
@@ -89,7 +92,7 @@ func (h *Host) withoutChange(ctx context.Context, t Task, base contract.Workspac
 		return nil, err
 	}
 	defer after.Close()
-	dir, err := h.Workspaces.Open(ctx, base, t.Key+"/"+t.Check.ID)
+	dir, err := h.checkout(ctx, t, base)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -21,12 +23,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/proxy"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
+	"github.com/rocketgpt/orchestrator/internal/setup"
+	"github.com/rocketgpt/orchestrator/internal/tester"
+	"github.com/rocketgpt/orchestrator/internal/workspace"
 )
 
 func TestMain(m *testing.M) {
@@ -189,6 +195,78 @@ func TestStableRetestsRepeatPassedTests(t *testing.T) {
 	}
 	require.Equal(t, []string{"test-make-1", "test-make-1~2", "test-make-1~3"}, ids)
 	require.Equal(t, 1, r.Summary.Passed, "a repetition is no other test")
+}
+
+// spares are the directories that later checks can use.
+func spares(t *testing.T, data string) []string {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(data, "cache", "dirs", "spare+*"))
+	require.NoError(t, err)
+	return dirs
+}
+
+// keeping returns an open verification that keeps the directories of checks, as workers do, and the task
+// of the repository's only check.
+func keeping(t *testing.T, files map[string]string) (*verification, tester.Task) {
+	t.Helper()
+	o := options(t, newRepo(t, files))
+	var stat unix.Statfs_t
+	require.NoError(t, unix.Statfs(o.DataDir, &stat))
+	if !slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC}, stat.Type) {
+		t.Skip("the file system may not record all changes")
+	}
+	v := newVerification(o)
+	require.NoError(t, v.open(t.Context()))
+	t.Cleanup(func() { v.close(context.WithoutCancel(t.Context())) })
+	require.NoError(t, v.openSandbox(t.Context()))
+	var err error
+	v.host.Workspaces, err = setup.Workspaces(o.Config, o.DataDir, v.patches, func(o *workspace.Options) { o.MaxSpareDirs = 8 })
+	require.NoError(t, err)
+	task := v.task(contract.Check{ID: "test-make-1", Category: contract.CategoryTest, Name: "make"}, false)
+	task.Environment = func(context.Context, contract.Workspace, string) (*tester.CommandEnv, error) {
+		return &tester.CommandEnv{}, nil
+	}
+	task.Keep = func(context.Context, tester.Files) error { return nil }
+	return v, task
+}
+
+func TestChecksUseOneDirectoryOneAfterTheOtherAndEachFindsItClean(t *testing.T) {
+	t.Parallel()
+	v, task := keeping(t, map[string]string{
+		"data.txt": "one\n", "Makefile": "test:\n\t@grep -qx one data.txt && ! test -e left && ! test -e .git\n\t@echo two >data.txt && touch -d yesterday data.txt && mkfifo left\n",
+	})
+	var git int64
+	for i := range 3 {
+		_, result, err := v.host.Check(t.Context(), task)
+		require.NoError(t, err)
+		require.True(t, result.OK, "%v", result)
+		require.Len(t, spares(t, v.DataDir), 1)
+		if i == 0 {
+			git = v.host.Workspaces.GitProcesses()
+		}
+	}
+	require.Equal(t, git, v.host.Workspaces.GitProcesses())
+}
+
+func TestTheDirectoryOfACheckIsOnlyKeptIfItsCommandsHaveEndedAndAreTraceable(t *testing.T) {
+	t.Parallel()
+	v, task := keeping(t, map[string]string{"Makefile": "test:\n\t@true\n"})
+	failed, keep := errors.New("nothing was stored"), task.Keep
+	task.Keep = func(context.Context, tester.Files) error { return failed }
+	_, _, err := v.host.Check(t.Context(), task)
+	require.ErrorIs(t, err, failed)
+	require.Empty(t, spares(t, v.DataDir))
+	task.Keep = keep
+	traceable := v.host.Sandbox
+	v.host.Sandbox = struct{ sandbox.Runner }{traceable} // as one without namespaces
+	_, result, err := v.host.Check(t.Context(), task)
+	require.NoError(t, err)
+	require.True(t, result.OK, "%v", result)
+	require.Empty(t, spares(t, v.DataDir))
+	v.host.Sandbox = traceable
+	_, _, err = v.host.Check(t.Context(), task)
+	require.NoError(t, err)
+	require.Len(t, spares(t, v.DataDir), 1)
 }
 
 func TestWithoutAMergeBaseTheBaseItselfCounts(t *testing.T) {
