@@ -118,7 +118,7 @@ func Default() *Config {
 		},
 		Temporal: Temporal{Address: "127.0.0.1:7233", Namespace: "default"},
 		Worker: Worker{
-			MaxConcurrentActivities: 32, MaxConcurrentTurns: 512, MaxConcurrentWorkflowTasks: 32, EagerActivities: true, CachedWorkflows: 2000, SpareDirectories: 8, SpareFree: 5 * GiB, TurnsTime: 20 * time.Second, StopTimeout: 30 * time.Second, LostAttempts: 5, HeartbeatsPerSecond: 60, LongestHeartbeatTimeout: 10 * time.Second, Roles: []string{},
+			MaxConcurrentActivities: 32, MaxConcurrentTurns: 512, MaxConcurrentWorkflowTasks: 32, EagerActivities: true, CachedWorkflows: 2000, SpareDirectories: 16, SpareFree: 5 * GiB, TurnsTime: 20 * time.Second, StopTimeout: 30 * time.Second, LostAttempts: 5, HeartbeatsPerSecond: 60, LongestHeartbeatTimeout: 10 * time.Second, Roles: []string{},
 			Heartbeat: 5 * time.Second, OfflineAfter: time.Minute, AgentRetention: 24 * time.Hour, ProbeInterval: 15 * time.Second,
 		},
 		Database: Database{MaxConns: 16},
