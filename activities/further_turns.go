@@ -82,21 +82,21 @@ func (a *Activities) turnsOf(ctx context.Context, in contract.ThinkInput) (int, 
 
 // mayFollow reports whether an agent's next turn may follow in the same activity: the worker is not stopping,
 // and nobody steers the run. It notes whether people have written to the agent.
-func (a *Activities) mayFollow(ctx context.Context, e contract.ExecutionRef, known *knownOfTurns) bool {
+func (a *Activities) mayFollow(ctx context.Context, e contract.ExecutionRef, known *turnMemory) bool {
 	if !mayBegin(ctx) {
 		return false
 	}
-	news, err := a.Store.NewsSince(ctx, e, activity.GetInfo(ctx).ScheduledTime.Add(-commandMargin))
+	pending, err := a.Store.PendingInputSince(ctx, e, activity.GetInfo(ctx).ScheduledTime.Add(-commandMargin))
 	if err != nil && ctx.Err() == nil {
 		a.Log.WarnContext(ctx, "Could not find out whether an agent's next turn may follow at once", "run", e.RunID, "error", err)
 	}
-	known.noMessages = err == nil && !news.Messages
-	return err == nil && !news.Steered
+	known.noMessages = err == nil && !pending.Messages
+	return err == nil && !pending.Steered
 }
 
 // furtherTurn makes a turn after the first one of an activity. It returns nil if the turn must be made again, after
 // the wait: by an activity of its own, because what was done before counts, even if that is stopped. A final failure is that of the result.
-func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput, known *knownOfTurns) (_ *contract.ThinkResult, wait time.Duration) {
+func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput, known *turnMemory) (_ *contract.ThinkResult, wait time.Duration) {
 	result, err := a.oneTurn(ctx, in, known)
 	if err == nil {
 		return &result, 0
@@ -120,19 +120,19 @@ type turnChain struct {
 	until time.Time           // no turn follows after that
 	turns int                 // that may be made, with the one that is
 	calls int                 // of all turns so far
-	known knownOfTurns
+	known turnMemory
 	ended bool // by what a turn did
 }
 
-// knownOfTurns is what the turns of one activity know of those before them.
-type knownOfTurns struct {
+// turnMemory is what the turns of one activity know of those before them.
+type turnMemory struct {
 	seen       map[string]bool // fingerprints of the calls so far
-	before     *turnBefore     // nil: it must be read
+	before     *previousTurn   // nil: it must be read
 	noMessages bool            // people have written nothing to the agent that it has not got
 }
 
-// turnBefore is a turn whose response was stored a moment ago, as the one after it sees it.
-type turnBefore struct {
+// previousTurn is a turn whose response was stored a moment ago, as the one after it sees it.
+type previousTurn struct {
 	turn  int
 	basis store.CallBasis
 }
@@ -140,7 +140,7 @@ type turnBefore struct {
 // newTurnChain returns the chain of an activity's turns, of which at most so many follow the first one.
 // It was scheduled at the given time.
 func newTurnChain(in contract.ThinkInput, most int, until, at time.Time) *turnChain {
-	c := &turnChain{next: in, until: until, turns: most + 1, known: knownOfTurns{seen: map[string]bool{}}}
+	c := &turnChain{next: in, until: until, turns: most + 1, known: turnMemory{seen: map[string]bool{}}}
 	c.next.Further = nil
 	if in.Further != nil && in.Further.Time > 0 {
 		if ends := at.Add(in.Further.Time); ends.Before(until) {

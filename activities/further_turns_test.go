@@ -149,3 +149,19 @@ func TestAFurtherTurnThatFailsForGoodEndsTheActivityWithWhatWasDone(t *testing.T
 	require.Equal(t, contract.ClassConfig, out.Further[0].Failure.Class)
 	require.NotEmpty(t, out.Further[0].Failure.Worker)
 }
+
+func TestAMessageThatArrivesBetweenTheTurnsOfAnActivityIsReadByTheNextOne(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, turnsOf(readHello, makeNew, finishWork))
+	in := h.furtherTurns()
+	turn := 0
+	h.onServed = func() {
+		if turn++; turn == 2 {
+			h.tell("use tabs", "")
+		}
+	}
+	out := h.think(in)
+	require.Len(t, out.Further, 2)
+	require.Equal(t, map[string][][2]int64{"use tabs": {{in.Execution.ID, 3}}}, h.delivered())
+	require.False(t, out.Further[1].Unread)
+}

@@ -45,7 +45,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 
 // oneTurn makes one model call of an agent and the tool calls that need no decision of its workflow. It sets what
 // the next turn may know.
-func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, known *knownOfTurns) (contract.ThinkResult, error) {
+func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, known *turnMemory) (contract.ThinkResult, error) {
 	answer, now, err := a.turnOf(ctx, in, *known)
 	known.before, known.noMessages = now.turn, false
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
@@ -85,12 +85,12 @@ func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, known 
 }
 
 // turnOf returns the response of a turn: the plan's, or the model's.
-func (a *Activities) turnOf(ctx context.Context, in contract.ThinkInput, known knownOfTurns) (answer model.Response, now storedNow, err error) {
+func (a *Activities) turnOf(ctx context.Context, in contract.ThinkInput, known turnMemory) (answer model.Response, now storedResponse, err error) {
 	if in.Planned {
 		answer, err = a.planned(ctx, in.Execution.ID)
 		return answer, now, err
 	}
-	var stored storedNow
+	var stored storedResponse
 	answer, err = a.ask(ctx, question{
 		stored: &stored, before: known.before, noMessages: known.noMessages, execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 		compacts: true, fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
@@ -194,18 +194,18 @@ type question struct {
 
 	route *contract.RouteDecision // why choice makes the call
 
-	before     *turnBefore // the turn before this one; nil: it must be read
-	noMessages bool        // no message of a person waits for the agent
+	before     *previousTurn // the turn before this one; nil: it must be read
+	noMessages bool          // no message of a person waits for the agent
 
 	// stored, if not nil, is set once the response of a model to this question is stored.
-	stored *storedNow
+	stored *storedResponse
 }
 
-// storedNow is a response that a model gave to a question just now; zero if it gave it earlier, or to another attempt.
-type storedNow struct {
+// storedResponse is a response that a model gave to a question just now; zero if it gave it earlier, or to another attempt.
+type storedResponse struct {
 	fresh  bool            // nobody else can have got it, because it was stored at the first attempt
 	status contract.Status // of the run when it was stored; empty: unknown
-	turn   *turnBefore     // as the next turn sees it
+	turn   *previousTurn   // as the next turn sees it
 }
 
 // unusableKept is the number of bytes of an unusable response that remain in its conversation. The
@@ -645,8 +645,8 @@ func (a *Activities) ledger() modelcall.Ledger { return modelcall.Ledger{Store: 
 // Temporal uses the same database; the next attempt then joins the call instead of making, and
 // paying for, another one. It is not fresh unless the first attempt to store it succeeded: a failed one
 // may have stored it, too.
-func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, basis store.CallBasis, answer stored) (storedNow, error) {
-	now := storedNow{turn: &turnBefore{turn: q.turn}}
+func (a *Activities) storeAnswer(ctx context.Context, q question, call store.CallID, basis store.CallBasis, answer stored) (storedResponse, error) {
+	now := storedResponse{turn: &previousTurn{turn: q.turn}}
 	attempts := 0
 	err := a.settle(ctx, q, answer, func(ctx context.Context, raw json.RawMessage, messages []store.Message) (err error) {
 		attempts++

@@ -295,8 +295,7 @@ func (a *Activities) saveToolResult(ctx context.Context, in contract.ToolInput, 
 	if err != nil {
 		return contract.ToolOutcome{}, err
 	}
-	saved, err := a.Store.SaveToolResult(ctx, in.Execution.ID, in.Turn, in.Index, store.ToolCall{
+	return a.Store.SaveToolResult(ctx, in.Execution.ID, in.Turn, in.Index, store.ToolCall{
 		Tool: shownName(call.Name), Outcome: outcome, TreeBefore: in.Workspace.Tree, StartedAt: started, FinishedAt: time.Now(),
 	}, messages[0])
-	return saved.Outcome, err
 }

@@ -31,7 +31,7 @@ type turnCalls struct {
 
 // callsAtHand returns the calls of a response that was not read from the database. They must be read if the
 // database cannot store them as they are.
-func callsAtHand(calls []model.ToolCall, now storedNow) turnCalls {
+func callsAtHand(calls []model.ToolCall, now storedResponse) turnCalls {
 	if slices.ContainsFunc(calls, func(c model.ToolCall) bool {
 		return strings.ToValidUTF8(c.Arguments, "") != c.Arguments || strings.Contains(c.Arguments, "\x00")
 	}) {
@@ -45,7 +45,7 @@ func callsAtHand(calls []model.ToolCall, now storedNow) turnCalls {
 // it; see mayTakeLong. Each result is stored under its call's key before the next one begins, so a repeated activity
 // finds those of an earlier attempt. A call that fails for a reason of the host's is left to the workflow with those
 // after it. So are all others once ctx ends, the worker stops or the run is paused, and long calls after one that the
-// workflow may end the step for; seen are the fingerprints of the calls of earlier turns.
+// workflow may end the step for; seen are the fingerprints of the calls of earlier turns. Calls that finish come last.
 func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn contract.ThinkResult, calls turnCalls, seen map[string]bool) []contract.DoneCall {
 	apart := turn.Finish && turn.Blocked == "" && in.Tools.FinishApart
 	at := in.Tools.Workspace
@@ -73,7 +73,7 @@ func (a *Activities) callTools(ctx context.Context, in contract.ThinkInput, turn
 // finishHere carries out the calls of a turn that finish the work, after all others, if all these have succeeded and
 // the agent has left nothing unread or unanswered. Otherwise they are left to the workflow, which may refuse them.
 func (a *Activities) finishHere(ctx context.Context, in contract.ThinkInput, turn contract.ThinkResult, at contract.Workspace, calls turnCalls, others []contract.DoneCall) []contract.DoneCall {
-	if turn.Unread || len(turn.Unanswered) > 0 || !mayBegin(ctx) {
+	if turn.Unread || len(turn.Unanswered) > 0 || !mayBegin(ctx) || len(others) == 0 && a.paused(ctx, in.Execution.RunID, calls.status) {
 		return nil
 	}
 	var last []contract.ToolCallRef

@@ -47,12 +47,19 @@ func TestATurnCarriesOutItsCallsUpToTheFirstLongOne(t *testing.T) {
 func TestATurnCarriesOutNoCallWhileItsRunIsPaused(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, shortTurn)
-	db, err := pgx.Connect(t.Context(), h.url)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close(context.WithoutCancel(t.Context()))) }()
-	_, err = db.Exec(t.Context(), "UPDATE orchestrator_runs SET status = 'paused' WHERE id = $1", h.run.ID)
-	require.NoError(t, err)
+	h.pause()
 	require.Empty(t, h.firstTurn(0).Done)
+}
+
+// pause shows the run as paused.
+func (h *fixture) pause() {
+	h.t.Helper()
+	ctx := context.WithoutCancel(h.t.Context())
+	db, err := pgx.Connect(ctx, h.url)
+	require.NoError(h.t, err)
+	defer func() { require.NoError(h.t, db.Close(ctx)) }()
+	_, err = db.Exec(ctx, "UPDATE orchestrator_runs SET status = 'paused' WHERE id = $1", h.run.ID)
+	require.NoError(h.t, err)
 }
 
 func TestATurnWithTheTimeForLongCallsCarriesOutAll(t *testing.T) {
@@ -119,17 +126,19 @@ func TestACallThatFinishesIsCarriedOutWithItsTurnUnlessItMayBeRefused(t *testing
 	create := "{name: create_file, arguments: {path: new.txt, content: \"new\\n\"}}"
 	finish := "{name: finish, arguments: {summary: done}}"
 	for name, c := range map[string]struct {
-		calls    string
-		elsewise func(*contract.ThinkInput)
-		message  string // of a person
-		done     int
+		calls   string
+		change  func(*contract.ThinkInput)
+		message string // of a person
+		paused  bool   // while the model responds
+		done    int
 	}{
 		"alone":                       {calls: finish, done: 1},
 		"before a change":             {calls: finish + ", " + create, done: 2},
 		"beside a call that fails":    {calls: "{name: edit_file, arguments: {path: none.txt, old_text: a, new_text: b}}, " + finish, done: 1},
-		"checks are to run before":    {calls: create + ", " + finish, elsewise: func(in *contract.ThinkInput) { in.Tools.FinishHere = false }, done: 1},
-		"a finding is not answered":   {calls: finish, elsewise: func(in *contract.ThinkInput) { in.Answer = []string{"R1"} }},
+		"checks are to run before":    {calls: create + ", " + finish, change: func(in *contract.ThinkInput) { in.Tools.FinishHere = false }, done: 1},
+		"a finding is not answered":   {calls: finish, change: func(in *contract.ThinkInput) { in.Answer = []string{"R1"} }},
 		"a person has written to it":  {calls: finish, message: "Also say goodbye."},
+		"the run is paused":           {calls: finish, paused: true},
 		"a long call before it waits": {calls: "{name: run_command, arguments: {command: \"true\"}}, " + finish},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,11 +148,14 @@ func TestACallThatFinishesIsCarriedOutWithItsTurnUnlessItMayBeRefused(t *testing
 			in := contract.ThinkInput{Execution: e, Turn: 1, Model: choice, Tools: &contract.TurnTools{
 				Workspace: ws, From: ws, Timeout: h.Config.Execution.CommandTimeout, FinishApart: true, FinishHere: true,
 			}}
-			if c.elsewise != nil {
-				c.elsewise(&in)
+			if c.change != nil {
+				c.change(&in)
 			}
 			if c.message != "" {
 				h.onServed = func() { h.tell(c.message, e.Step) }
+			}
+			if c.paused {
+				h.onServed = func() { h.pause() }
 			}
 			out := h.think(in)
 			require.True(t, out.Finish)

@@ -1,12 +1,15 @@
 -- +goose Up
--- A run makes many model calls. These functions do in one statement what nearly all of them need.
+-- A run makes many model calls. These functions do in one statement what nearly all of them need. Workers of the
+-- version before still call rgpt_reserve_budgets until they are replaced.
 
--- Creates a model call that nobody has begun, adds what its model is told before the turn, and reserves tokens and
--- money for it in all of the given budgets, which are created if need be. Returns the id of the call.
+-- Creates a model call that nobody has begun, adds the messages to its model before the turn, and reserves tokens and
+-- money for it in all of the given budgets, which are created if need be. Returns the id of the call, or NULL if it
+-- exists.
 --
--- It does nothing, and fails with the SQLSTATE RG001, if the call exists, if a limit (0: none) of a budget does not
--- cover the whole call, or if a budget has reached the fraction warn_at of a limit and nobody was warned: then the
--- budgets must be read. The rows of a project and a tenant are shared by all their runs, so they come last.
+-- It does nothing, and fails with the SQLSTATE RG001, if a limit (0: none) of a budget does not cover the whole call,
+-- or if a budget has reached the fraction warn_at of a limit and nobody was warned: then the budgets must be read.
+-- Budgets are updated last, in the order of their keys, because runs share some of them: their rows are locked for as
+-- short a time as possible.
 -- +goose StatementBegin
 CREATE FUNCTION rgpt_begin_call(run BIGINT, execution BIGINT, its_turn INT, its_phase TEXT, its_step TEXT, its_agent TEXT,
                                 its_provider TEXT, its_model TEXT, its_prompt_version TEXT, its_route JSONB, its_scopes JSONB,
@@ -24,7 +27,7 @@ BEGIN
     ON CONFLICT (execution_id, turn) DO NOTHING
     RETURNING id INTO call;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'the model call exists' USING ERRCODE = 'RG001';
+        RETURN NULL;
     END IF;
     IF jsonb_array_length(told) > 0 THEN
         INSERT INTO orchestrator_transcripts (execution_id, turn, position, role, content)
@@ -95,29 +98,5 @@ END
 $$;
 -- +goose StatementEnd
 
-DROP FUNCTION rgpt_reserve_budgets(TEXT[], TEXT[], BIGINT, BIGINT, BIGINT[], BIGINT[]);
-
 -- +goose Down
 DROP FUNCTION rgpt_begin_call, rgpt_complete_call;
--- +goose StatementBegin
-CREATE FUNCTION rgpt_reserve_budgets(kinds TEXT[], keys TEXT[], tokens BIGINT, micros BIGINT, limit_tokens BIGINT[], limit_micros BIGINT[])
-RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    l RECORD;
-BEGIN
-    FOR l IN
-        SELECT * FROM unnest(kinds, keys, limit_tokens, limit_micros) AS u (kind, key, most_tokens, most_micros) ORDER BY kind, key
-    LOOP
-        -- If another transaction has the row, the condition is checked again after it.
-        UPDATE orchestrator_budgets b
-        SET reserved_tokens = b.reserved_tokens + tokens, reserved_micros = b.reserved_micros + micros
-        WHERE b.scope_kind = l.kind AND b.scope_key = l.key
-          AND (l.most_tokens = 0 OR b.spent_tokens + b.reserved_tokens + tokens <= l.most_tokens)
-          AND (l.most_micros = 0 OR b.spent_micros + b.reserved_micros + micros <= l.most_micros);
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'a budget does not cover a model call' USING ERRCODE = 'RG001';
-        END IF;
-    END LOOP;
-END
-$$;
--- +goose StatementEnd

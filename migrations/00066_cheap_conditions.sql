@@ -1,5 +1,5 @@
 -- +goose Up
--- PostgreSQL reads the condition of each trigger and CHECK of a table anew in each statement that writes to it, which
+-- PostgreSQL reads the condition of each trigger and CHECK of a table again in each statement that writes to it, which
 -- takes longer the more constants the condition has. So that lists are in functions, which it reads once.
 
 -- +goose StatementBegin

@@ -112,6 +112,7 @@ func (l Ledger) Reserve(ctx context.Context, r store.Reservation) (store.Reserve
 			}
 			return reserved, err
 		}
+		r.Retried = true
 		select {
 		case <-ctx.Done():
 			return reserved, ctx.Err()

@@ -443,7 +443,11 @@ func (r *run) supervise(ctx context.Context) (Result, error) {
 				watch.close()
 				o.cpu = watch.cpu
 			}
+			gone := init.awaitEnd()
 			init.close()
+			if !gone {
+				return Result{}, fmt.Errorf("sandbox: processes of the command did not end within %s after they were killed", endTime)
+			}
 			return r.result(o, err)
 		case pid := <-r.initPID:
 			init = newInitProcess(pid)
@@ -649,6 +653,29 @@ func newInitProcess(pid int) *initProcess {
 func (i *initProcess) kill() {
 	if i.file != nil {
 		_ = unix.PidfdSendSignal(int(i.file.Fd()), unix.SIGKILL, nil, 0)
+	}
+}
+
+// endTime limits how long a sandbox waits for processes that were killed together with bubblewrap.
+const endTime = 10 * time.Second
+
+// awaitEnd waits until process 1 has ended, which the kernel reports after all other processes of the sandbox
+// have ended, and reports whether it has. A cgroup kills bubblewrap together with them, so its end alone says
+// nothing.
+func (i *initProcess) awaitEnd() bool {
+	if i == nil || i.file == nil {
+		return true
+	}
+	until := time.Now().Add(endTime)
+	for {
+		left := max(0, time.Until(until))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(i.file.Fd()), Events: unix.POLLIN}}, int(left.Milliseconds())) //nolint:gosec // a descriptor fits
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return true
+		}
+		if left == 0 {
+			return false
+		}
 	}
 }
 

@@ -108,11 +108,11 @@ func TestConversationIsReadInTheOrderThatAModelNeeds(t *testing.T) {
 	for _, index := range []int{1, 0} {
 		kept, err := b.SaveToolResult(t.Context(), execution.ID, 1, index, call("t1"), message("tool", string(rune('0'+index))))
 		require.NoError(t, err)
-		require.Equal(t, "t1", kept.Outcome.Workspace.Tree)
+		require.Equal(t, "t1", kept.Workspace.Tree)
 	}
 	kept, err := b.SaveToolResult(t.Context(), execution.ID, 1, 0, call("other"), message("tool", "other"))
 	require.NoError(t, err)
-	require.Equal(t, "t1", kept.Outcome.Workspace.Tree, "a repeat goes on with what is stored")
+	require.Equal(t, "t1", kept.Workspace.Tree, "a repeat goes on with what is stored")
 	stored, told, err := b.ToolResult(t.Context(), execution.ID, 1, 0)
 	require.NoError(t, err)
 	require.Equal(t, kept, stored)

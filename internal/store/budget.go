@@ -62,16 +62,16 @@ func addition(scopes []scopeKey, spentTokens, spentMicros, reservedTokens, reser
 	}
 }
 
-// errNeedsLook means that the rows of a call and its budgets must be read to decide what to do.
-var errNeedsLook = errors.New("the call or its budgets must be looked at")
+// errFastPathDeclined means that the rows of a call and its budgets must be locked and read to decide what to do.
+var errFastPathDeclined = errors.New("the call must be reserved or completed with locks")
 
-// sqlNeedsLook is the SQLSTATE of rgpt_begin_call and rgpt_complete_call for that.
-const sqlNeedsLook = "RG001"
+// sqlFastPathDeclined is the SQLSTATE of rgpt_begin_call and rgpt_complete_call for that.
+const sqlFastPathDeclined = "RG001"
 
-// needsLook makes errNeedsLook of the error of one of these functions.
-func needsLook(err error) error {
-	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == sqlNeedsLook {
-		return errNeedsLook
+// asDeclined makes errFastPathDeclined of the error of one of these functions.
+func asDeclined(err error) error {
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == sqlFastPathDeclined {
+		return errFastPathDeclined
 	}
 	return err
 }

@@ -244,7 +244,7 @@ func TestAModelCallReadsNoBudgetsOfOtherRuns(t *testing.T) {
 			Scopes: []byte(`[{"kind": "tenant", "key": "acme"}, {"kind": "run", "key": "1"}, {"kind": "agent", "key": "1/builder"}, {"kind": "day", "key": "2026-01-01"}]`),
 		})
 		require.NoError(t, err)
-		_, err = q.CompleteBegunCall(ctx, db.CompleteBegunCallParams{ID: call, Try: 1, PromptTokens: 5, Answer: []byte("{}"), Messages: []byte("[]")})
+		_, err = q.CompleteCallFast(ctx, db.CompleteCallFastParams{ID: call, Try: 1, PromptTokens: 5, Answer: []byte("{}"), Messages: []byte("[]")})
 		require.NoError(t, err)
 		read, err := q.LockBudgets(ctx, db.LockBudgetsParams{Kinds: kinds, Keys: keys})
 		require.NoError(t, err)

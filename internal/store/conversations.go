@@ -108,16 +108,15 @@ type ToolCall struct {
 }
 
 // SaveToolResult stores the outcome of a tool call and the message for the model, all or nothing.
-// If it is repeated, the first call counts: it returns the stored tool call, which the repeat must
-// use.
-func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, index int, call ToolCall, message Message) (ToolCall, error) {
+// If it is repeated, the first call counts: it returns the stored outcome, which the repeat must use.
+func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, index int, call ToolCall, message Message) (contract.ToolOutcome, error) {
 	outcome, err := rowconv.Encode(call.Outcome)
 	if err != nil {
-		return ToolCall{}, err
+		return contract.ToolOutcome{}, err
 	}
 	content, err := rowconv.Document(message.Content)
 	if err != nil {
-		return ToolCall{}, err
+		return contract.ToolOutcome{}, err
 	}
 	saved, err := s.q.SaveToolCall(ctx, db.SaveToolCallParams{
 		ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index), Tool: rowconv.Text(call.Tool),
@@ -126,18 +125,17 @@ func (s *Store) SaveToolResult(ctx context.Context, executionID int64, turn, ind
 		Place: int32(rowconv.ToolResults + index), Role: message.Role, Content: content,
 	})
 	if err == nil && saved {
-		call.ExecutionID, call.Turn, call.Index = executionID, turn, index
-		call.Outcome, err = rowconv.Decode[contract.ToolOutcome](outcome) // as others will read it
-		return call, err
+		return rowconv.Decode[contract.ToolOutcome](outcome) // as others will read it
 	}
 	var row db.ToolCall
 	if err == nil {
 		row, err = s.q.ToolCall(ctx, db.ToolCallParams{ExecutionID: executionID, Turn: int32(turn), CallIndex: int32(index)})
 	}
 	if err != nil {
-		return ToolCall{}, dberr.Explain(err, "store tool call %d in turn %d of execution %d", index, turn, executionID)
+		return contract.ToolOutcome{}, dberr.Explain(err, "store tool call %d in turn %d of execution %d", index, turn, executionID)
 	}
-	return toolCallOf(row)
+	stored, err := toolCallOf(row)
+	return stored.Outcome, err
 }
 
 // ToolResult returns the outcome of a tool call and the message for the model, or ErrNotFound if

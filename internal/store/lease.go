@@ -17,9 +17,9 @@ import (
 const (
 	leasePoll = 200 * time.Millisecond // pause between attempts to take a lease that another process holds
 	leaseTime = 10 * time.Second       // time limit for one lease query
-	// unlockDelay is how long the lease of a model call may be held after its release: the next lease that is taken
+	// maxUnlockDelay is how long the lease of a model call may be held after its release: the next lease that is taken
 	// within that time ends it with the same query.
-	unlockDelay = 50 * time.Millisecond
+	maxUnlockDelay = 50 * time.Millisecond
 )
 
 // leases are exclusive rights of this process: one advisory database lock for each, all on one
@@ -32,7 +32,8 @@ type leases struct {
 	conn   *pgx.Conn // nil until the first lease
 	closed bool
 	held   map[string]bool // exclusive ones of this process
-	ended  []string        // released, but still locked on conn
+	// pendingUnlocks are keys that were released, but are still locked on conn.
+	pendingUnlocks []string
 }
 
 func newLeases(cfg *pgx.ConnConfig) *leases {
@@ -70,14 +71,14 @@ func (s *Store) TryLease(ctx context.Context, key string) (release func(), owned
 // LeaseCall gives this process the exclusive right to make a model call. While another live process
 // is making it, LeaseCall waits, at most for patience, because that process may hang. It reports
 // whether the call is owned; the returned function, which is never nil, releases it within
-// unlockDelay.
+// maxUnlockDelay.
 //
 // It does not distinguish attempts within one process; the caller must make one at a time.
 func (s *Store) LeaseCall(ctx context.Context, executionID int64, turn int, patience time.Duration) (release func(), owned bool, err error) {
 	return awaitLease(ctx, time.After(patience), func() (func(), bool, error) {
 		key := fmt.Sprintf("rgpt.call/%d/%d", executionID, turn)
 		conn, owned, err := s.leases.lock(ctx, key)
-		return sync.OnceFunc(func() { s.leases.releaseSoon(conn, key) }), owned, dberr.Explain(err, "acquire the lease for model call %d of execution %d", turn, executionID)
+		return sync.OnceFunc(func() { s.leases.releaseLazily(conn, key) }), owned, dberr.Explain(err, "acquire the lease for model call %d of execution %d", turn, executionID)
 	})
 }
 
@@ -128,15 +129,17 @@ func (l *leases) lock(ctx context.Context, key string) (*pgx.Conn, bool, error) 
 		owned := false
 		// The database counts how often a session has locked a key, so their order does not matter.
 		err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock(hashtextextended($1, 0)),
-			(SELECT count(pg_advisory_unlock(hashtextextended(k, 0))) FROM unnest($2::text[]) AS k)`, key, l.ended).Scan(&owned, nil)
-		switch {
-		case err == nil:
-			l.ended = nil
+			(SELECT count(pg_advisory_unlock(hashtextextended(k, 0))) FROM unnest($2::text[]) AS k)`, key, l.pendingUnlocks).Scan(&owned, nil)
+		if err == nil {
+			l.pendingUnlocks = nil
 			return conn, owned, nil
-		case !first || !conn.IsClosed():
+		}
+		broken := conn.IsClosed()
+		// It is unknown which keys it has locked: releasing too many is better than never releasing one.
+		_ = conn.Close(ctx)
+		if !first || !broken {
 			return nil, false, err
 		}
-		// The connection was already broken.
 	}
 }
 
@@ -176,19 +179,19 @@ func (l *leases) connected(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, contract.ClassInfra, contract.CodeDatabaseDown, "the database is not responding")
 	}
-	l.conn, l.ended = conn, nil
+	l.conn, l.pendingUnlocks = conn, nil
 	return conn, nil
 }
 
-// releaseSoon releases a key within unlockDelay.
-func (l *leases) releaseSoon(conn *pgx.Conn, key string) {
+// releaseLazily releases a key within maxUnlockDelay.
+func (l *leases) releaseLazily(conn *pgx.Conn, key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if conn != l.conn || conn.IsClosed() {
 		return // all its keys are free
 	}
-	if l.ended = append(l.ended, key); len(l.ended) == 1 {
-		time.AfterFunc(unlockDelay, func() { l.release(conn) })
+	if l.pendingUnlocks = append(l.pendingUnlocks, key); len(l.pendingUnlocks) == 1 {
+		time.AfterFunc(maxUnlockDelay, func() { l.release(conn) })
 	}
 }
 
@@ -199,8 +202,8 @@ func (l *leases) release(conn *pgx.Conn, keys ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if conn == l.conn {
-		keys = append(keys, l.ended...)
-		l.ended = nil
+		keys = append(keys, l.pendingUnlocks...)
+		l.pendingUnlocks = nil
 	}
 	if len(keys) == 0 || conn.IsClosed() {
 		return

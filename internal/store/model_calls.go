@@ -116,6 +116,7 @@ type Reservation struct {
 	Cost          func(output int64) int64 // the most that the call can cost with this limit; never falls as it grows; nil: nothing
 	Scopes        []Scope
 	WarnAt        float64   // fraction of a budget at which Reserved.Warnings includes it, once; default 0.8
+	Retried       bool      // its budgets were busy a moment ago
 	NewMessages   []Message // added to the conversation before the turn, like AddBefore
 	Delivers      []int64   // the events with the messages of people that NewMessages contains
 }
@@ -220,9 +221,9 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 	r.Scopes = sortedScopes(r.Scopes)
 	// Nearly all calls are begun once and far from every limit, and the budgets of projects and tenants are shared by
 	// all their runs: they are not locked while this process decides.
-	out, err := s.beginCall(ctx, r)
-	if errors.Is(err, errNeedsLook) {
-		out, err = s.reserveCall(ctx, r)
+	out, err := s.reserveFast(ctx, r)
+	if errors.Is(err, errFastPathDeclined) {
+		out, err = s.reserveLocked(ctx, r)
 	}
 	if err != nil {
 		return Reserved{}, dberr.Explain(err, "reserve model call %d of execution %d", r.Turn, r.Execution.ID)
@@ -230,11 +231,11 @@ func (s *Store) ReserveCall(ctx context.Context, r Reservation) (Reserved, error
 	return out, nil
 }
 
-// beginCall reserves a call that nobody has begun in one statement. The error is errNeedsLook unless all budgets cover
-// the whole call and none needs a warning.
-func (s *Store) beginCall(ctx context.Context, r Reservation) (Reserved, error) {
-	if len(r.Delivers) > 0 {
-		return Reserved{}, errNeedsLook
+// reserveFast reserves a call that nobody has begun, in one statement. The error is errFastPathDeclined unless all
+// budgets cover the whole call and none needs a warning.
+func (s *Store) reserveFast(ctx context.Context, r Reservation) (Reserved, error) {
+	if len(r.Delivers) > 0 || r.Retried {
+		return Reserved{}, errFastPathDeclined
 	}
 	scopes, err := rowconv.Encode(keysOf(r.Scopes))
 	if err != nil {
@@ -259,12 +260,15 @@ func (s *Store) beginCall(ctx context.Context, r Reservation) (Reserved, error) 
 		Tokens:      out.Tokens, Micros: out.MicroUSD, WarnAt: cmp.Or(r.WarnAt, defaultWarnAt),
 		Told: told, ToldFrom: rowconv.MessagesAdded,
 	})
+	if err == nil && id == 0 {
+		err = errFastPathDeclined
+	}
 	out.ID = CallID{Call: id, Try: 1}
-	return out, needsLook(err)
+	return out, asDeclined(err)
 }
 
-// reserveCall is ReserveCall with the rows of the call and its budgets locked.
-func (s *Store) reserveCall(ctx context.Context, r Reservation) (out Reserved, err error) {
+// reserveLocked is the slow path of ReserveCall: it locks the call and its budgets before it decides.
+func (s *Store) reserveLocked(ctx context.Context, r Reservation) (out Reserved, err error) {
 	err = s.inShortTx(ctx, func(tx *shortTx) error {
 		q, batch := newBatch(tx)
 		batch.queue(q.OpenCall(ctx, db.OpenCallParams{
@@ -386,13 +390,13 @@ func (s *Store) CompleteTurn(ctx context.Context, id CallID, usage contract.Usag
 	if err != nil {
 		return "", err
 	}
-	status, err := s.q.CompleteBegunCall(ctx, db.CompleteBegunCallParams{
+	status, err := s.q.CompleteCallFast(ctx, db.CompleteCallFastParams{
 		ID: id.Call, Try: int32(id.Try), PromptTokens: usage.PromptTokens, CompletionTokens: usage.CompletionTokens,
 		CachedTokens: usage.CachedTokens, CacheWriteTokens: usage.CacheWriteTokens, ReasoningTokens: usage.ReasoningTokens,
 		CostMicros: usage.MicroUSD, PriceEstimated: usage.EstimatedPrice, LatencyMs: latency.Milliseconds(), Answer: doc, Messages: added,
 	})
-	if errors.Is(needsLook(err), errNeedsLook) {
-		return "", s.completeCall(ctx, id, nil, usage, latency, doc, added)
+	if errors.Is(asDeclined(err), errFastPathDeclined) {
+		return "", s.completeLocked(ctx, id, nil, usage, latency, doc, added)
 	}
 	return contract.Status(status), dberr.Explain(err, "complete model call %d", id.Call)
 }
@@ -408,11 +412,12 @@ func (s *Store) CompleteFromCache(ctx context.Context, id CallID, from CachedRes
 	if err != nil {
 		return err
 	}
-	return s.completeCall(ctx, id, &from, contract.Usage{}, 0, doc, added)
+	return s.completeLocked(ctx, id, &from, contract.Usage{}, 0, doc, added)
 }
 
-// completeCall is CompleteCall with the row of the call locked; from is set if no model was asked.
-func (s *Store) completeCall(ctx context.Context, id CallID, from *CachedResponse, usage contract.Usage, latency time.Duration, answer, added json.RawMessage) error {
+// completeLocked is the slow path of CompleteCall: it locks the call before it decides. from is set if no model was
+// asked.
+func (s *Store) completeLocked(ctx context.Context, id CallID, from *CachedResponse, usage contract.Usage, latency time.Duration, answer, added json.RawMessage) error {
 	source, err := rowconv.EncodeSome(from)
 	if err != nil {
 		return err

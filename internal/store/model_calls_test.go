@@ -581,3 +581,41 @@ func TestACallOutsideRunsThatIsLostCountsAsUsedOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{60, 0}, []int64{left.SpentTokens, left.ReservedTokens})
 }
+
+func TestACompletedTurnTellsTheStatusOfItsRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	run, err := b.Run(t.Context(), execution.RunID)
+	require.NoError(t, err)
+	call, err := b.ReserveCall(t.Context(), reservation(execution, 1))
+	require.NoError(t, err)
+	status, err := b.CompleteTurn(t.Context(), call.ID, used(10), time.Second, []byte(`{}`), nil)
+	require.NoError(t, err)
+	require.Equal(t, run.Status, status)
+	status, err = b.CompleteTurn(t.Context(), call.ID, used(10), time.Second, []byte(`{}`), nil)
+	require.NoError(t, err, "a repeat is accepted")
+	require.Empty(t, status, "it takes the slow path, which does not read it")
+	b.requireBudget(t, 10, 0)
+}
+
+func TestOfManyThatReserveACallAtOnceEachHoldsItsOwnReservation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseBuilder, "step-001")
+	tries := make([]int, 8)
+	var g errgroup.Group
+	for i := range tries {
+		g.Go(func() error {
+			r := reservation(execution, 1)
+			r.Scopes = append(r.Scopes, store.DayScope(time.Now(), 0, 0)) // no such budget exists yet
+			call, err := b.ReserveCall(t.Context(), r)
+			tries[i] = call.ID.Try
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	slices.Sort(tries)
+	require.Equal(t, []int{1, 2, 3, 4, 5, 6, 7, 8}, tries)
+	b.requireBudget(t, 0, 800)
+}

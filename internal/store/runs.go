@@ -363,16 +363,16 @@ func (s *Store) ProjectOf(ctx context.Context, id int64) (string, error) {
 	return row.Tenant + "/" + row.Project, dberr.OfRun(err, id, "read the project of run %d", id)
 }
 
-// News is what people want of a run while an agent works.
-type News struct {
+// PendingInput is what people want of a run while an agent works.
+type PendingInput struct {
 	Steered  bool // it is paused, or was paused, continued or given another model
 	Messages bool // they have written to the agent what it has not got yet
 }
 
-// NewsSince returns what people want of the run of an execution: of commands, those after a time count.
-func (s *Store) NewsSince(ctx context.Context, e contract.ExecutionRef, since time.Time) (News, error) {
-	row, err := s.q.NewsSince(ctx, db.NewsSinceParams{ID: e.RunID, ExecutionID: e.ID, Step: rowconv.Text(e.Step), Since: since})
-	return News(row), dberr.OfRun(err, e.RunID, "read the commands given to run %d", e.RunID)
+// PendingInputSince returns what people want of the run of an execution: of commands, those after a time count.
+func (s *Store) PendingInputSince(ctx context.Context, e contract.ExecutionRef, since time.Time) (PendingInput, error) {
+	row, err := s.q.PendingInputSince(ctx, db.PendingInputSinceParams{ID: e.RunID, ExecutionID: e.ID, Step: rowconv.Text(e.Step), Since: since})
+	return PendingInput(row), dberr.OfRun(err, e.RunID, "read the commands given to run %d", e.RunID)
 }
 
 // ListRuns returns runs, newest first. For the next page, set Filter.Before to the Cursor of the

@@ -93,8 +93,8 @@ func (h *Host) Check(ctx context.Context, t Task) (verify.Outcome, contract.Chec
 		return none(err)
 	}
 	defer dir.Close()
-	over := false
-	defer func() { h.giveBack(ctx, t, dir, over) }() // after the surroundings were closed
+	ended := false
+	defer func() { h.giveBack(ctx, t, dir, ended) }() // after the surroundings were closed
 	s, err := h.surround(ctx, t, t.Workspace, dir.Path())
 	if err != nil {
 		return none(err)
@@ -113,7 +113,7 @@ func (h *Host) Check(ctx context.Context, t Task) (verify.Outcome, contract.Chec
 	result := outcome.Result(t.Check)
 	result.Code = outcome.Code
 	result.Coverage = s.coverage(ctx, outcome)
-	over = true
+	ended = true
 	return *outcome, result, nil
 }
 
@@ -123,13 +123,13 @@ func (h *Host) checkout(ctx context.Context, t Task, ws contract.Workspace) (*wo
 	return h.Workspaces.OpenCheckout(ctx, ws, t.Key+"/"+t.Check.ID, ok && commands.Traceable())
 }
 
-// giveBack lets later checks use the directory of a check, if that is over: after an error, its commands
-// may not have ended.
-func (h *Host) giveBack(ctx context.Context, t Task, dir *workspace.Checkout, over bool) {
-	if !over {
+// giveBack lets later checks use the directory of a check that has ended: after an error, its commands may not
+// have ended.
+func (h *Host) giveBack(ctx context.Context, t Task, dir *workspace.Checkout, ended bool) {
+	if !ended {
 		return
 	}
-	if err := dir.GiveBack(); err != nil {
+	if err := dir.GiveBack(ctx); err != nil {
 		h.Log.DebugContext(ctx, "The directory of a check is removed with those of its run", "directory", t.Key, "check", t.Check.ID, "reason", err)
 	}
 }

@@ -53,8 +53,8 @@ func (h *Host) Prove(ctx context.Context, t Task, base contract.Workspace, mode 
 		return verdict.Recorded{}, err
 	}
 	defer dir.Close()
-	over := false
-	defer func() { h.giveBack(ctx, t, dir, over) }() // after the surroundings were closed
+	ended := false
+	defer func() { h.giveBack(ctx, t, dir, ended) }() // after the surroundings were closed
 	s, err := h.surround(ctx, t, base, dir.Path())
 	if err != nil {
 		return verdict.Recorded{}, err
@@ -76,7 +76,7 @@ func (h *Host) Prove(ctx context.Context, t Task, base contract.Workspace, mode 
 	var out verdict.Recorded
 	out.Result, out.Findings = verdict.Proved(found, mode)
 	out.Result.DurationMS = proof.Duration.Milliseconds()
-	over = true
+	ended = true
 	return out, nil
 }
 

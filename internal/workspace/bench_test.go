@@ -163,7 +163,7 @@ func BenchmarkCheckDirectory(b *testing.B) {
 				c, err := m.OpenCheckout(b.Context(), ws, fmt.Sprint(n), true)
 				require.NoError(b, err)
 				command(b, c.Path(), n)
-				require.NoError(b, c.GiveBack())
+				require.NoError(b, c.GiveBack(b.Context()))
 			},
 		} {
 			b.Run(fmt.Sprintf("files=%d/%s", count, name), func(b *testing.B) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -23,9 +24,9 @@ import (
 // Checkout is an open directory for commands whose changes nobody saves, such as those of tests. The caller
 // must close it or give it back.
 type Checkout struct {
-	dir     *Dir
-	record  *record // nil: the directory is not kept
-	because string  // why there is no record
+	dir    *Dir
+	record *record // nil: the directory is not kept
+	reason string  // why there is no record
 }
 
 // errNotKept is wrapped by the reasons why a directory is not kept.
@@ -40,13 +41,13 @@ func notKept(format string, args ...any) error {
 // [Checkout.GiveBack] can make it a spare one again. They are traceable if none of their processes outlives
 // them, and each change of a file's content or attributes changes its ctime.
 func (m *Manager) OpenCheckout(ctx context.Context, ws contract.Workspace, key string, traceable bool) (*Checkout, error) {
-	c := &Checkout{because: m.keepsCheckouts(traceable)}
+	c := &Checkout{reason: m.keepsCheckouts(traceable)}
 	var err error
 	c.dir, err = m.open(ctx, ws, key, func(d *Dir) error {
-		if err := d.prepare(ctx, c.because == ""); err != nil {
+		if err := d.prepare(ctx, c.reason == ""); err != nil {
 			return err
 		}
-		if c.because == "" {
+		if c.reason == "" {
 			return c.begin(ctx, d)
 		}
 		if d.reused {
@@ -62,7 +63,7 @@ func (m *Manager) OpenCheckout(ctx context.Context, ws contract.Workspace, key s
 
 // keepsCheckouts returns the reason why directories of checkouts cannot be kept, "" if they can. Those that
 // cannot do not use spare ones either, which would only be lost to others.
-func (m *Manager) keepsCheckouts(traceable bool) (because string) {
+func (m *Manager) keepsCheckouts(traceable bool) (reason string) {
 	if !traceable {
 		return "processes of commands may outlive them, or change files unseen"
 	}
@@ -74,13 +75,11 @@ func (m *Manager) keepsCheckouts(traceable bool) (because string) {
 		return "the file system is unknown: " + err.Error()
 	}
 	// Not tmpfs, for example: what a process writes to a mapped file there need not change its ctime. Nor
-	// network file systems, whose clock is another one.
-	switch int64(stat.Type) { //nolint:unconvert // its size depends on the architecture
-	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
-		return ""
-	default:
+	// network file systems, whose clock is another one. On XFS, directories have attributes that are not compared.
+	if int64(stat.Type) != unix.EXT4_SUPER_MAGIC { //nolint:unconvert // its size depends on the architecture
 		return "the file system may not record all changes"
 	}
+	return ""
 }
 
 // Path returns the work tree's absolute path, free of symbolic links.
@@ -94,7 +93,7 @@ func (c *Checkout) begin(ctx context.Context, d *Dir) error {
 	if err := d.removeMarker(); err != nil {
 		return err
 	}
-	r := &recorder{record: record{entries: map[string]traits{}}, touch: d.reused}
+	r := &recorder{record: record{entries: map[string]fileState{}}, touch: d.reused}
 	if !d.plain {
 		r.stop("something may be left there that the tree does not describe")
 	}
@@ -104,7 +103,7 @@ func (c *Checkout) begin(ctx context.Context, d *Dir) error {
 	if d.reused {
 		d.reused, d.stale = false, true // the index has other times
 	}
-	if c.because = r.because; c.because != "" {
+	if c.reason = r.reason; c.reason != "" {
 		return nil
 	}
 	settled, err := settle(ctx, r.newest)
@@ -112,7 +111,7 @@ func (c *Checkout) begin(ctx context.Context, d *Dir) error {
 	case err != nil:
 		return err
 	case !settled || !r.precise:
-		c.because = "the file system's clock is behind or imprecise"
+		c.reason = "the file system's clock is behind or imprecise"
 	default:
 		c.record = &r.record
 	}
@@ -120,23 +119,24 @@ func (c *Checkout) begin(ctx context.Context, d *Dir) error {
 }
 
 // GiveBack closes the directory and keeps it as a spare one with the files as they were. The commands must
-// have ended. It returns the reason if it cannot: then CleanUp removes the directory. It removes the directory
-// itself if something is left beside the work tree, or others have become spare ones meanwhile.
-func (c *Checkout) GiveBack() error {
+// have ended. It returns the reason if it cannot, or if that would take long: then CleanUp removes the
+// directory. It removes the directory itself if something is left beside the work tree, or others have become
+// spare ones meanwhile.
+func (c *Checkout) GiveBack(ctx context.Context) error {
 	defer c.Close()
 	d := c.dir
 	switch {
 	case d.lock == nil:
 		return notKept("it is closed")
 	case c.record == nil:
-		return notKept("%s", c.because)
+		return notKept("%s", c.reason)
 	}
 	found := c.record
-	c.record, c.because = nil, "it was given back before"
+	c.record, c.reason = nil, "it was given back before"
 	if room, err := d.m.hasRoom(d.repo.id); err != nil || !room {
 		return errors.Join(notKept("there are enough spare directories, or the disk is nearly full"), err)
 	}
-	changed, err := d.restore(found)
+	changed, err := d.restore(ctx, found)
 	if err != nil {
 		return err
 	}
@@ -156,23 +156,23 @@ const maxRecorded = 100_000
 type record struct {
 	device   uint64
 	uid, gid uint32
-	entries  map[string]traits // by path in the work tree; the path of the work tree itself is ""
+	entries  map[string]fileState // by path in the work tree; the path of the work tree itself is ""
 }
 
-// traits are properties of a file, at least one of which differs after every change.
-type traits struct {
+// fileState are properties of a file, at least one of which differs after every change.
+type fileState struct {
 	mode          uint32
 	inode         uint64
 	size          int64
 	seconds, nano int64 // ctime
 }
 
-func traitsOf(s *unix.Stat_t) traits {
+func fileStateOf(s *unix.Stat_t) fileState {
 	seconds, nano := s.Ctim.Unix()
-	return traits{mode: s.Mode, inode: s.Ino, size: s.Size, seconds: seconds, nano: nano}
+	return fileState{mode: s.Mode, inode: s.Ino, size: s.Size, seconds: seconds, nano: nano}
 }
 
-func (t traits) kind() uint32 { return t.mode & unix.S_IFMT }
+func (t fileState) kind() uint32 { return t.mode & unix.S_IFMT }
 
 // recorder reads a tree that nothing changes meanwhile.
 type recorder struct {
@@ -180,12 +180,12 @@ type recorder struct {
 	touch   bool // it renews all files as well
 	newest  time.Time
 	precise bool   // there are times with fractions of seconds
-	because string // why there is no record
+	reason  string // why there is no record
 }
 
 func (r *recorder) stop(why string) {
-	if r.because == "" {
-		r.because = why
+	if r.reason == "" {
+		r.reason = why
 	}
 }
 
@@ -249,14 +249,14 @@ func (r *recorder) content(folder *os.File, at string) error {
 
 func (r *recorder) note(path string, stat *unix.Stat_t) {
 	switch {
-	case r.because != "":
+	case r.reason != "":
 		return
 	case stat.Dev != r.device, stat.Uid != r.uid, stat.Gid != r.gid:
 		r.stop("its files belong to several users or file systems")
 	case len(r.entries) == maxRecorded:
 		r.stop("it has too many files")
 	default:
-		r.entries[path] = traitsOf(stat)
+		r.entries[path] = fileStateOf(stat)
 	}
 	if changed := time.Unix(stat.Ctim.Unix()); changed.After(r.newest) {
 		r.newest = changed
@@ -311,8 +311,10 @@ func settle(ctx context.Context, past time.Time) (bool, error) {
 
 // restore undoes what commands did to the work tree, and reports whether it wrote any files. It consumes the
 // record. It fails if it cannot be sure of the result.
-func (d *Dir) restore(was *record) (changed bool, err error) {
-	r := &restorer{record: was, root: d.Path()}
+func (d *Dir) restore(ctx context.Context, was *record) (changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxRestoreTime)
+	defer cancel()
+	r := &restorer{record: was, ctx: ctx}
 	parent, err := openFolder(unix.AT_FDCWD, d.root)
 	if err != nil {
 		return false, err
@@ -322,10 +324,11 @@ func (d *Dir) restore(was *record) (changed bool, err error) {
 		return false, err
 	}
 	var stat unix.Stat_t
-	if err := unix.Fstatat(int(parent.Fd()), filepath.Base(r.root), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	name := filepath.Base(d.Path())
+	if err := unix.Fstatat(int(parent.Fd()), name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return false, err
 	}
-	if same, err := r.folder(int(parent.Fd()), filepath.Base(r.root), "", &stat); err != nil || !same {
+	if same, err := r.folder(int(parent.Fd()), name, "", &stat); err != nil || !same {
 		return false, errors.Join(notKept("the work tree is another one"), err)
 	}
 	return len(was.entries) > 0, d.rewrite(was.entries)
@@ -335,15 +338,26 @@ func (d *Dir) restore(was *record) (changed bool, err error) {
 // was, it removes from the record.
 type restorer struct {
 	*record
-	root    string
-	own     attributes // of a directory that commands cannot change
-	removed int        // entries of the record
+	ctx     context.Context //nolint:containedctx // of the one call of restore that it is for
+	own     attributes      // of a directory that commands cannot change
+	removed int             // entries of the record
+	added   int             // other entries
 }
+
+const (
+	// maxAdded limits the entries that restoring removes because commands added them. More are removed with the
+	// run: a check must not wait for that.
+	maxAdded = 10_000
+	// maxRestoreTime limits how long a check waits until its directory is restored.
+	maxRestoreTime = 2 * time.Second
+	// maxAddedDepth limits how deeply they are nested.
+	maxAddedDepth = 32
+)
 
 // folder restores a directory that is in the record, except for missing files. It returns false if another
 // one has its place.
 func (r *restorer) folder(parent int, name, path string, stat *unix.Stat_t) (same bool, err error) {
-	was, now := r.entries[path], traitsOf(stat)
+	was, now := r.entries[path], fileStateOf(stat)
 	if now.kind() != was.kind() || now.inode != was.inode || stat.Dev != r.device {
 		return false, nil
 	}
@@ -370,23 +384,37 @@ func (r *restorer) folder(parent int, name, path string, stat *unix.Stat_t) (sam
 }
 
 func (r *restorer) content(folder *os.File, at string) error {
-	fd := int(folder.Fd())
-	names, err := folder.Readdirnames(-1)
+	names, err := r.names(folder)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := r.entry(fd, name, inFolder(at, name)); err != nil {
+		if err := r.entry(int(folder.Fd()), name, inFolder(at, name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// names lists a directory, unless it has more entries than restoring may handle.
+func (r *restorer) names(folder *os.File) ([]string, error) {
+	if err := r.ctx.Err(); err != nil {
+		return nil, notKept("restoring it takes long")
+	}
+	names, err := folder.Readdirnames(maxRecorded + maxAdded)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err == nil && len(names) == maxRecorded+maxAdded:
+		return nil, notKept("too many files were added")
+	}
+	return names, err
+}
+
 func (r *restorer) entry(parent int, name, path string) error {
 	was, known := r.entries[path]
 	if !known {
-		return r.remove(parent, name, path)
+		return r.remove(parent, name, 0)
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstatat(parent, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -396,7 +424,7 @@ func (r *restorer) entry(parent int, name, path string) error {
 	var err error
 	if was.kind() == unix.S_IFDIR {
 		same, err = r.folder(parent, name, path, &stat)
-	} else if same = stat.Dev == r.device && traitsOf(&stat) == was; same {
+	} else if same = stat.Dev == r.device && fileStateOf(&stat) == was; same {
 		delete(r.entries, path)
 	}
 	if err != nil || same {
@@ -405,18 +433,37 @@ func (r *restorer) entry(parent int, name, path string) error {
 	if r.removed++; r.removed > maxDifference {
 		return notKept("too many files were changed")
 	}
-	return r.remove(parent, name, path)
+	return r.remove(parent, name, 0)
 }
 
-func (r *restorer) remove(parent int, name, path string) error {
-	if unix.Unlinkat(parent, name, 0) == nil {
-		return nil
+// remove removes an entry with all that is below it.
+func (r *restorer) remove(parent int, name string, depth int) error {
+	if r.added++; r.added > maxAdded || depth > maxAddedDepth {
+		return notKept("too many files were added")
 	}
-	return removeTree(filepath.Join(r.root, path)) // also a directory, whose path has no links
+	err := unix.Unlinkat(parent, name, 0)
+	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	folder, err := openFolder(parent, name)
+	if err != nil {
+		return notKept("%q cannot be removed: %v", name, err)
+	}
+	defer folder.Close()
+	names, err := r.names(folder)
+	if err != nil {
+		return err
+	}
+	for _, inner := range names {
+		if err := r.remove(int(folder.Fd()), inner, depth+1); err != nil {
+			return err
+		}
+	}
+	return unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 }
 
 // rewrite writes the missing files of the wanted tree. Directories come into being with their files.
-func (d *Dir) rewrite(missing map[string]traits) error {
+func (d *Dir) rewrite(missing map[string]fileState) error {
 	if len(missing) == 0 {
 		return nil
 	}
@@ -447,7 +494,7 @@ func (d *Dir) rewrite(missing map[string]traits) error {
 }
 
 // contents reads files of the wanted tree, under the same limits as difference.
-func (d *Dir) contents(paths []string, missing map[string]traits) ([]writtenChange, error) {
+func (d *Dir) contents(paths []string, missing map[string]fileState) ([]writtenChange, error) {
 	if len(paths) > maxDifference {
 		return nil, notKept("too many files were changed")
 	}
@@ -483,9 +530,9 @@ type attributes struct {
 	extended map[string]string
 }
 
-// byItself are the flags that file systems set on directories by themselves: compressed blocks, dirty, hashed
+// implicitFlags are the flags that file systems set on directories by themselves: compressed blocks, dirty, hashed
 // index, huge, extents, inline.
-const byItself = 0x200 | 0x100 | 0x1000 | 0x40000 | 0x80000 | 0x10000000
+const implicitFlags = 0x200 | 0x100 | 0x1000 | 0x40000 | 0x80000 | 0x10000000
 
 func attributesOf(fd int) (attributes, error) {
 	a := attributes{extended: map[string]string{}}
@@ -493,7 +540,7 @@ func attributesOf(fd int) (attributes, error) {
 	if err != nil && !unsupported(err) {
 		return a, fmt.Errorf("read the flags of a directory: %w", err)
 	}
-	a.flags = flags &^ byItself
+	a.flags = flags &^ implicitFlags
 	names, err := extendedNames(fd)
 	if err != nil {
 		return a, err
@@ -513,7 +560,7 @@ func unsupported(err error) bool {
 }
 
 // restore makes a directory, which a command may have changed, pass on what this one does, or fails. Overlays
-// leave their notes in attributes of users, which it removes; what others mean is not known here.
+// leave their notes in attributes of users, which it removes; it does not know what others mean.
 func (a attributes) restore(fd int) error {
 	names, err := extendedNames(fd)
 	if err != nil {

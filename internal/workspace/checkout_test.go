@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -38,7 +39,7 @@ func checkWith(t testing.TB, m *Manager, ws contract.Workspace, key string, f fu
 	t.Helper()
 	c := openCheckout(t, m, ws, key)
 	f(c.Path())
-	return c.GiveBack()
+	return c.GiveBack(t.Context())
 }
 
 var checkoutFiles = map[string]string{
@@ -76,7 +77,7 @@ func TestTheDirectoryOfACheckServesTheNextOneWithoutGit(t *testing.T) {
 	_, ws := start(t, m, newRepo(t, checkoutFiles))
 	first := openCheckout(t, m, ws, "1/test")
 	inode := inodeOf(t, first.Path())
-	require.NoError(t, first.GiveBack())
+	require.NoError(t, first.GiveBack(t.Context()))
 	require.Len(t, spareDirs(t, m), 1)
 	held, err := m.Holds("1")
 	require.NoError(t, err)
@@ -87,13 +88,13 @@ func TestTheDirectoryOfACheckServesTheNextOneWithoutGit(t *testing.T) {
 	require.Equal(t, inode, inodeOf(t, second.Path()))
 	require.Equal(t, snapshotOf(checkoutFiles), snapshot(t, second.Path()))
 	write(t, second.Path(), "a.txt", "changed by a command\n")
-	require.NoError(t, second.GiveBack())
+	require.NoError(t, second.GiveBack(t.Context()))
 	third := openCheckout(t, m, ws, "3/test")
 	require.Equal(t, inode, inodeOf(t, third.Path()))
 	require.Equal(t, snapshotOf(checkoutFiles), snapshot(t, third.Path()))
 	require.Equal(t, started, m.GitProcesses())
 	require.Empty(t, spareDirs(t, m))
-	require.ErrorIs(t, second.GiveBack(), errNotKept, "only once")
+	require.ErrorIs(t, second.GiveBack(t.Context()), errNotKept, "only once")
 }
 
 func TestWhateverCommandsDoToACheckoutIsUndone(t *testing.T) {
@@ -192,7 +193,7 @@ func TestWhateverCommandsDoToACheckoutIsUndone(t *testing.T) {
 				c := openCheckout(t, m, ws, fmt.Sprint(i, "/test"))
 				modes := folders(t, c.Path())
 				command(t, c.Path())
-				require.NoError(t, c.GiveBack())
+				require.NoError(t, c.GiveBack(t.Context()))
 				require.Len(t, spareDirs(t, m), 1)
 				spare := filepath.Join(m.dirsRoot(), spareDirs(t, m)[0], "work")
 				_, err := os.Lstat(path(spare, "fifo"))
@@ -326,7 +327,7 @@ func TestFilesOfACheckoutAreAsNewAsThoseOfAFreshOne(t *testing.T) {
 		target, err := os.Stat("/etc/hostname")
 		require.NoError(t, err)
 		require.True(t, target.ModTime().Before(began), "links are not followed")
-		require.NoError(t, c.GiveBack())
+		require.NoError(t, c.GiveBack(t.Context()))
 	}
 }
 
@@ -342,7 +343,7 @@ func TestEveryChangeAfterOpeningHasALaterTime(t *testing.T) {
 		for path, was := range c.record.entries {
 			require.True(t, time.Unix(now.Unix()).After(time.Unix(was.seconds, was.nano)), path)
 		}
-		require.NoError(t, c.GiveBack())
+		require.NoError(t, c.GiveBack(t.Context()))
 	}
 }
 
@@ -430,7 +431,7 @@ func TestChecksAtOnceNeverShareADirectory(t *testing.T) {
 				if content, _ := os.ReadFile(filepath.Join(c.Path(), "mine")); string(content) != key || err != nil || len(entries) != 5 {
 					t.Errorf("%s sees %q, %v", key, content, entries)
 				}
-				if err := c.GiveBack(); err != nil {
+				if err := c.GiveBack(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -457,15 +458,15 @@ func TestCheckoutsAreNotKeptBeyondTheLimitsOrWithoutAnExactRecord(t *testing.T) 
 	onDisk(t, one)
 	_, ws := start(t, one, repo)
 	a, b := openCheckout(t, one, ws, "1/a"), openCheckout(t, one, ws, "1/b")
-	require.NoError(t, a.GiveBack())
-	require.ErrorIs(t, b.GiveBack(), errNotKept)
+	require.NoError(t, a.GiveBack(t.Context()))
+	require.ErrorIs(t, b.GiveBack(t.Context()), errNotKept)
 	require.Len(t, spareDirs(t, one), 1)
 
 	// Commands that may go on, or change files unseen, neither leave a spare directory nor use one up.
 	untraced, err := one.OpenCheckout(t.Context(), ws, "2/a", false)
 	require.NoError(t, err)
 	require.Equal(t, snapshotOf(checkoutFiles), snapshot(t, untraced.Path()))
-	require.ErrorIs(t, untraced.GiveBack(), errNotKept)
+	require.ErrorIs(t, untraced.GiveBack(t.Context()), errNotKept)
 	require.Len(t, spareDirs(t, one), 1)
 
 	// Nor does a directory in which files may be left that the tree does not describe.
@@ -474,7 +475,7 @@ func TestCheckoutsAreNotKeptBeyondTheLimitsOrWithoutAnExactRecord(t *testing.T) 
 	edit(t, m, ws, "3/a", func(dir string) { write(t, dir, "build/out", "ignored") })
 	after := openCheckout(t, m, ws, "3/a")
 	require.FileExists(t, filepath.Join(after.Path(), "build/out"))
-	require.ErrorIs(t, after.GiveBack(), errNotKept)
+	require.ErrorIs(t, after.GiveBack(t.Context()), errNotKept)
 	require.Empty(t, spareDirs(t, m))
 }
 
@@ -505,8 +506,40 @@ func TestACheckoutServesCommandsAboveABaseAgain(t *testing.T) {
 			t.Skip("this file system has no overlays")
 		}
 		require.True(t, res.OK(), "%s", res.Stderr)
-		require.NoError(t, c.GiveBack())
+		require.NoError(t, c.GiveBack(t.Context()))
 		require.Equal(t, snapshotOf(checkoutFiles), snapshot(t, filepath.Join(m.dirsRoot(), spareDirs(t, m)[0], "work")))
 		require.Equal(t, started, m.GitProcesses())
 	}
+}
+
+// A check must not wait until what its commands left is removed.
+func TestADirectoryWithManyAddedFilesIsLeftToTheEndOfItsRun(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	onDisk(t, m)
+	_, ws := start(t, m, newRepo(t, checkoutFiles))
+	require.NoError(t, checkWith(t, m, ws, "1/few", func(dir string) {
+		for i := range 100 {
+			write(t, dir, fmt.Sprintf("target/%d/file", i), "x")
+		}
+	}))
+	err := checkWith(t, m, ws, "1/many", func(dir string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "target/deep"), 0o755))
+		for i := range maxAdded {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "target/deep", fmt.Sprint(i)), nil, 0o600))
+		}
+	})
+	require.ErrorIs(t, err, errNotKept)
+	held, err := m.Holds("1/many")
+	require.NoError(t, err)
+	require.True(t, held)
+	require.NoError(t, m.CleanUp(t.Context(), "1"))
+	held, err = m.Holds("1")
+	require.NoError(t, err)
+	require.False(t, held)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	late := openCheckout(t, m, ws, "2/late")
+	require.ErrorIs(t, late.GiveBack(ended), errNotKept, "its activity has no time left")
 }

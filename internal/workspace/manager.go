@@ -56,8 +56,8 @@ type Options struct {
 	// MaxRepositoryFiles and MaxRepositoryBytes limit how large a repository this host accepts.
 	MaxRepositoryFiles int64
 	MaxRepositoryBytes int64
-	// MaxSpareDirs limits the directories of ended runs that are kept for each repository; 0: none are
-	// kept.
+	// MaxSpareDirs limits the directories of ended runs and checks that are kept for each repository; 0:
+	// none are kept.
 	MaxSpareDirs int
 	// MinFreeForSpares is the free space, in bytes, below which none are kept.
 	MinFreeForSpares int64

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spare directories are those of ended runs, kept for later ones of the same repository: making one match
+// Spare directories are those of ended runs and checks, kept for later ones of the same repository: making one match
 // another tree takes as long as the difference is large, not as the repository is. Only plain directories
 // are kept, in which nothing is left of a run but files that its tree describes: no command ever ran in
 // them, or what commands did there was undone. See Checkout.

@@ -435,8 +435,8 @@ func (l *Loop) holdsFinish() bool {
 }
 
 // recordDone records the outcomes of the calls that were carried out with their model call, which are
-// the first ones. It returns the other calls, and the outcomes of others. Activities of earlier code carry
-// out none.
+// the first ones. It returns the calls that are left, and the outcomes that belong to none of them, such as
+// that of a call which finishes. Activities of earlier code carry out none.
 func (l *Loop) recordDone(calls []contract.ToolCallRef, done []contract.DoneCall) ([]contract.ToolCallRef, []contract.DoneCall, *contract.Failure) {
 	for len(done) > 0 && len(calls) > 0 && calls[0].Index == done[0].Index {
 		if done[0].Failure != nil {

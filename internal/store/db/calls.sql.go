@@ -40,9 +40,9 @@ func (q *Queries) AddToBudgets(ctx context.Context, arg AddToBudgetsParams) erro
 }
 
 const beginCall = `-- name: BeginCall :one
-SELECT rgpt_begin_call($1::bigint, $2::bigint, $3::int, $4::text, $5::text, $6::text, $7::text, $8::text,
+SELECT coalesce(rgpt_begin_call($1::bigint, $2::bigint, $3::int, $4::text, $5::text, $6::text, $7::text, $8::text,
                        $9::text, $10::jsonb, $11::jsonb, $12::text[], $13::text[], $14::bigint[], $15::bigint[],
-                       $16::bigint, $17::bigint, $18::float8, $19::jsonb, $20::int)::bigint AS id
+                       $16::bigint, $17::bigint, $18::float8, $19::jsonb, $20::int), 0)::bigint AS id
 `
 
 type BeginCallParams struct {
@@ -68,6 +68,7 @@ type BeginCallParams struct {
 	ToldFrom      int32
 }
 
+// 0: the call exists.
 func (q *Queries) BeginCall(ctx context.Context, arg BeginCallParams) (int64, error) {
 	row := q.db.QueryRow(ctx, beginCall,
 		arg.RunID,
@@ -251,46 +252,6 @@ func (q *Queries) CallBasis(ctx context.Context, arg CallBasisParams) (CallBasis
 	return i, err
 }
 
-const completeBegunCall = `-- name: CompleteBegunCall :one
-SELECT rgpt_complete_call($1::bigint, $2::int, $3::bigint, $4::bigint, $5::bigint, $6::bigint,
-                          $7::bigint, $8::bigint, $9::boolean, $10::bigint, $11::jsonb, $12::jsonb)::text AS run_status
-`
-
-type CompleteBegunCallParams struct {
-	ID               int64
-	Try              int32
-	PromptTokens     int64
-	CompletionTokens int64
-	CachedTokens     int64
-	CacheWriteTokens int64
-	ReasoningTokens  int64
-	CostMicros       int64
-	PriceEstimated   bool
-	LatencyMs        int64
-	Answer           json.RawMessage
-	Messages         json.RawMessage
-}
-
-func (q *Queries) CompleteBegunCall(ctx context.Context, arg CompleteBegunCallParams) (string, error) {
-	row := q.db.QueryRow(ctx, completeBegunCall,
-		arg.ID,
-		arg.Try,
-		arg.PromptTokens,
-		arg.CompletionTokens,
-		arg.CachedTokens,
-		arg.CacheWriteTokens,
-		arg.ReasoningTokens,
-		arg.CostMicros,
-		arg.PriceEstimated,
-		arg.LatencyMs,
-		arg.Answer,
-		arg.Messages,
-	)
-	var run_status string
-	err := row.Scan(&run_status)
-	return run_status, err
-}
-
 const completeCall = `-- name: CompleteCall :exec
 UPDATE orchestrator_model_calls
 SET status = 'done', answer_try = $1::int, settled = array_append(settled, $1), superseded = $2, given_up = $3, reserved_tokens = 0, reserved_micros = 0,
@@ -335,6 +296,46 @@ func (q *Queries) CompleteCall(ctx context.Context, arg CompleteCallParams) erro
 		arg.ID,
 	)
 	return err
+}
+
+const completeCallFast = `-- name: CompleteCallFast :one
+SELECT rgpt_complete_call($1::bigint, $2::int, $3::bigint, $4::bigint, $5::bigint, $6::bigint,
+                          $7::bigint, $8::bigint, $9::boolean, $10::bigint, $11::jsonb, $12::jsonb)::text AS run_status
+`
+
+type CompleteCallFastParams struct {
+	ID               int64
+	Try              int32
+	PromptTokens     int64
+	CompletionTokens int64
+	CachedTokens     int64
+	CacheWriteTokens int64
+	ReasoningTokens  int64
+	CostMicros       int64
+	PriceEstimated   bool
+	LatencyMs        int64
+	Answer           json.RawMessage
+	Messages         json.RawMessage
+}
+
+func (q *Queries) CompleteCallFast(ctx context.Context, arg CompleteCallFastParams) (string, error) {
+	row := q.db.QueryRow(ctx, completeCallFast,
+		arg.ID,
+		arg.Try,
+		arg.PromptTokens,
+		arg.CompletionTokens,
+		arg.CachedTokens,
+		arg.CacheWriteTokens,
+		arg.ReasoningTokens,
+		arg.CostMicros,
+		arg.PriceEstimated,
+		arg.LatencyMs,
+		arg.Answer,
+		arg.Messages,
+	)
+	var run_status string
+	err := row.Scan(&run_status)
+	return run_status, err
 }
 
 const dropCall = `-- name: DropCall :exec

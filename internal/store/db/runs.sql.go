@@ -566,7 +566,7 @@ func (q *Queries) MarkStarted(ctx context.Context, arg MarkStartedParams) (int64
 	return result.RowsAffected(), nil
 }
 
-const newsSince = `-- name: NewsSince :one
+const pendingInputSince = `-- name: PendingInputSince :one
 SELECT (r.status = 'paused' OR EXISTS (
     SELECT FROM orchestrator_events e
     WHERE e.run_id = r.id AND e.event_type IN ('run.updated', 'model.switched') AND e.created_at > $1
@@ -580,28 +580,28 @@ SELECT (r.status = 'paused' OR EXISTS (
 FROM orchestrator_runs r WHERE r.id = $4
 `
 
-type NewsSinceParams struct {
+type PendingInputSinceParams struct {
 	Since       time.Time
 	Step        string
 	ExecutionID int64
 	ID          int64
 }
 
-type NewsSinceRow struct {
+type PendingInputSinceRow struct {
 	Steered  bool
 	Messages bool
 }
 
 // The status of a paused run says so; orchestrator_events_commands has the other commands. The messages are those of
 // PendingMessages.
-func (q *Queries) NewsSince(ctx context.Context, arg NewsSinceParams) (NewsSinceRow, error) {
-	row := q.db.QueryRow(ctx, newsSince,
+func (q *Queries) PendingInputSince(ctx context.Context, arg PendingInputSinceParams) (PendingInputSinceRow, error) {
+	row := q.db.QueryRow(ctx, pendingInputSince,
 		arg.Since,
 		arg.Step,
 		arg.ExecutionID,
 		arg.ID,
 	)
-	var i NewsSinceRow
+	var i PendingInputSinceRow
 	err := row.Scan(&i.Steered, &i.Messages)
 	return i, err
 }

@@ -31,11 +31,12 @@ SELECT b.scope_key FROM (SELECT unnest(@kinds::text[]) AS kind, unnest(@keys::te
 CROSS JOIN LATERAL (SELECT s.scope_key FROM orchestrator_budgets s WHERE s.scope_kind = k.kind AND s.scope_key = k.key FOR UPDATE) AS b;
 
 -- name: BeginCall :one
-SELECT rgpt_begin_call(@run_id::bigint, @execution_id::bigint, @turn::int, @phase::text, @step::text, @agent::text, @provider::text, @model::text,
+-- 0: the call exists.
+SELECT coalesce(rgpt_begin_call(@run_id::bigint, @execution_id::bigint, @turn::int, @phase::text, @step::text, @agent::text, @provider::text, @model::text,
                        @prompt_version::text, @route::jsonb, @scopes::jsonb, @kinds::text[], @keys::text[], @limit_tokens::bigint[], @limit_micros::bigint[],
-                       @tokens::bigint, @micros::bigint, @warn_at::float8, @told::jsonb, @told_from::int)::bigint AS id;
+                       @tokens::bigint, @micros::bigint, @warn_at::float8, @told::jsonb, @told_from::int), 0)::bigint AS id;
 
--- name: CompleteBegunCall :one
+-- name: CompleteCallFast :one
 SELECT rgpt_complete_call(@id::bigint, @try::int, @prompt_tokens::bigint, @completion_tokens::bigint, @cached_tokens::bigint, @cache_write_tokens::bigint,
                           @reasoning_tokens::bigint, @cost_micros::bigint, @price_estimated::boolean, @latency_ms::bigint, @answer::jsonb, @messages::jsonb)::text AS run_status;
 

@@ -82,7 +82,7 @@ SELECT status FROM orchestrator_runs WHERE id = @id;
 -- name: ProjectOf :one
 SELECT tenant, project FROM orchestrator_runs WHERE id = @id;
 
--- name: NewsSince :one
+-- name: PendingInputSince :one
 -- The status of a paused run says so; orchestrator_events_commands has the other commands. The messages are those of
 -- PendingMessages.
 SELECT (r.status = 'paused' OR EXISTS (
