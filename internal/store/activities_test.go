@@ -115,7 +115,7 @@ func TestConversationIsReadInTheOrderThatAModelNeeds(t *testing.T) {
 	require.Equal(t, "t1", kept.Workspace.Tree, "a repeat goes on with what is stored")
 	stored, told, err := b.ToolResult(t.Context(), execution.ID, 1, 0)
 	require.NoError(t, err)
-	require.Equal(t, kept, stored)
+	require.Equal(t, kept, stored.Outcome)
 	require.Equal(t, message("tool", "0"), told)
 
 	conversation, err := b.Conversation(t.Context(), execution.ID)

@@ -167,8 +167,7 @@ func BenchmarkCheckDirectory(b *testing.B) {
 			},
 		} {
 			b.Run(fmt.Sprintf("files=%d/%s", count, name), func(b *testing.B) {
-				m := newManager(b)
-				onDisk(b, m)
+				m := newManager(b, onDisk(b))
 				_, ws := start(b, m, repo)
 				check(b, m, ws, 0)
 				n := 0

@@ -16,14 +16,14 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/sandbox/sandboxtest"
 )
 
-// onDisk skips tests on file systems whose checkouts are not kept.
-func onDisk(t testing.TB, m *Manager) {
+// onDisk selects a cache directory whose checkouts are kept.
+func onDisk(t testing.TB) func(*Options) {
 	t.Helper()
-	if because := m.keepsCheckouts(true); because != "" {
-		t.Skip(because)
-	}
+	dir := sandboxtest.DiskDir(t)
+	return func(o *Options) { o.CacheDir = filepath.Join(dir, "cache") }
 }
 
 func openCheckout(t testing.TB, m *Manager, ws contract.Workspace, key string) *Checkout {
@@ -72,8 +72,7 @@ func folders(t testing.TB, dir string) map[string]fs.FileMode {
 
 func TestTheDirectoryOfACheckServesTheNextOneWithoutGit(t *testing.T) {
 	t.Parallel()
-	m := newManager(t)
-	onDisk(t, m)
+	m := newManager(t, onDisk(t))
 	_, ws := start(t, m, newRepo(t, checkoutFiles))
 	first := openCheckout(t, m, ws, "1/test")
 	inode := inodeOf(t, first.Path())
@@ -131,7 +130,7 @@ func TestWhateverCommandsDoToACheckoutIsUndone(t *testing.T) {
 			require.NoError(t, os.Rename(path(dir, "new"), path(dir, "a.txt")))
 		},
 		"a hard link outside": func(t *testing.T, dir string) {
-			require.NoError(t, os.Link(path(dir, "a.txt"), path(t.TempDir(), "link")))
+			require.NoError(t, os.Link(path(dir, "a.txt"), path(sandboxtest.DiskDir(t), "link")))
 		},
 		"a hard link inside": func(t *testing.T, dir string) {
 			require.NoError(t, os.Link(path(dir, "a.txt"), path(dir, "dir/link")))
@@ -186,8 +185,7 @@ func TestWhateverCommandsDoToACheckoutIsUndone(t *testing.T) {
 	} {
 		t.Run(claim, func(t *testing.T) {
 			t.Parallel()
-			m := newManager(t)
-			onDisk(t, m)
+			m := newManager(t, onDisk(t))
 			_, ws := start(t, m, newRepo(t, checkoutFiles))
 			for i := range 2 { // once in a fresh directory, once in one that was used before
 				c := openCheckout(t, m, ws, fmt.Sprint(i, "/test"))
@@ -261,8 +259,7 @@ func TestWhatCannotBeUndoneForSureIsNotKept(t *testing.T) {
 			userGit(t, repo, "update-index", "--add", "--cacheinfo", "160000,"+userGit(t, repo, "rev-parse", "HEAD")+",sub")
 			userGit(t, repo, "add", "link")
 			userGit(t, repo, "commit", "-qm", "second")
-			m := newManager(t)
-			onDisk(t, m)
+			m := newManager(t, onDisk(t))
 			_, ws := start(t, m, repo)
 			err := checkWith(t, m, ws, "1/test", func(dir string) { command(t, dir) })
 			require.Empty(t, spareDirs(t, m))
@@ -301,8 +298,7 @@ func TestFilesOfACheckoutAreAsNewAsThoseOfAFreshOne(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(repo, "link")))
 	userGit(t, repo, "add", "-A")
 	userGit(t, repo, "commit", "-qm", "second")
-	m := newManager(t)
-	onDisk(t, m)
+	m := newManager(t, onDisk(t))
 	_, ws := start(t, m, repo)
 	viewed(t, m, ws, "1/step")
 	require.NoError(t, m.CleanUp(t.Context(), "1")) // a spare in which no command ran
@@ -333,8 +329,7 @@ func TestFilesOfACheckoutAreAsNewAsThoseOfAFreshOne(t *testing.T) {
 
 func TestEveryChangeAfterOpeningHasALaterTime(t *testing.T) {
 	t.Parallel()
-	m := newManager(t)
-	onDisk(t, m)
+	m := newManager(t, onDisk(t))
 	_, ws := start(t, m, newRepo(t, checkoutFiles))
 	for i := range 20 {
 		c := openCheckout(t, m, ws, fmt.Sprint(i, "/test"))
@@ -349,8 +344,7 @@ func TestEveryChangeAfterOpeningHasALaterTime(t *testing.T) {
 
 func TestWhatIsSavedInADirectoryOfAnEarlierCheckIsExact(t *testing.T) {
 	t.Parallel()
-	m := newManager(t)
-	onDisk(t, m)
+	m := newManager(t, onDisk(t))
 	_, ws := start(t, m, newRepo(t, checkoutFiles))
 	changed := edit(t, m, ws, "make", func(dir string) {
 		write(t, dir, "dir/b.txt", "changed\n")
@@ -394,7 +388,7 @@ func TestWhatIsSavedInADirectoryOfAnEarlierCheckIsExact(t *testing.T) {
 			for _, to := range []contract.Workspace{ws, changed} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					m := anotherHost(t, m)
+					m := newManager(t, onDisk(t), func(o *Options) { o.Blobs = m.options.Blobs })
 					require.NoError(t, checkWith(t, m, from, "1/test", mess))
 					require.Len(t, spareDirs(t, m), 1)
 					after := save(t, m, to)
@@ -411,8 +405,7 @@ func TestWhatIsSavedInADirectoryOfAnEarlierCheckIsExact(t *testing.T) {
 
 func TestChecksAtOnceNeverShareADirectory(t *testing.T) {
 	t.Parallel()
-	m := newManager(t)
-	onDisk(t, m)
+	m := newManager(t, onDisk(t))
 	_, ws := start(t, m, newRepo(t, checkoutFiles))
 	var wg sync.WaitGroup
 	for i := range 4 {
@@ -446,16 +439,15 @@ func TestCheckoutsAreNotKeptBeyondTheLimitsOrWithoutAnExactRecord(t *testing.T) 
 	t.Parallel()
 	repo := newRepo(t, checkoutFiles)
 	for claim, m := range map[string]*Manager{
-		"no spares":          newManager(t, func(o *Options) { o.MaxSpareDirs = 0 }),
-		"a nearly full disk": newManager(t, func(o *Options) { o.MinFreeForSpares = 1 << 62 }),
+		"no spares":          newManager(t, onDisk(t), func(o *Options) { o.MaxSpareDirs = 0 }),
+		"a nearly full disk": newManager(t, onDisk(t), func(o *Options) { o.MinFreeForSpares = 1 << 62 }),
 	} {
 		_, ws := start(t, m, repo)
 		require.ErrorIs(t, checkWith(t, m, ws, "1/test", func(string) {}), errNotKept, claim)
 		require.Empty(t, spareDirs(t, m), claim)
 		require.NoError(t, m.CleanUp(t.Context(), "1"))
 	}
-	one := newManager(t, func(o *Options) { o.MaxSpareDirs = 1 })
-	onDisk(t, one)
+	one := newManager(t, onDisk(t), func(o *Options) { o.MaxSpareDirs = 1 })
 	_, ws := start(t, one, repo)
 	a, b := openCheckout(t, one, ws, "1/a"), openCheckout(t, one, ws, "1/b")
 	require.NoError(t, a.GiveBack(t.Context()))
@@ -486,8 +478,7 @@ func TestACheckoutServesCommandsAboveABaseAgain(t *testing.T) {
 		t.Skipf("this machine cannot isolate: %v", err)
 	}
 	require.True(t, p.Traceable())
-	m := newManager(t)
-	onDisk(t, m)
+	m := newManager(t, onDisk(t))
 	_, ws := start(t, m, newRepo(t, checkoutFiles))
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -515,8 +506,7 @@ func TestACheckoutServesCommandsAboveABaseAgain(t *testing.T) {
 // A check must not wait until what its commands left is removed.
 func TestADirectoryWithManyAddedFilesIsLeftToTheEndOfItsRun(t *testing.T) {
 	t.Parallel()
-	m := newManager(t)
-	onDisk(t, m)
+	m := newManager(t, onDisk(t))
 	_, ws := start(t, m, newRepo(t, checkoutFiles))
 	require.NoError(t, checkWith(t, m, ws, "1/few", func(dir string) {
 		for i := range 100 {

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/config"
@@ -210,11 +208,7 @@ func spares(t *testing.T, data string) []string {
 func keeping(t *testing.T, files map[string]string) (*verification, tester.Task) {
 	t.Helper()
 	o := options(t, newRepo(t, files))
-	var stat unix.Statfs_t
-	require.NoError(t, unix.Statfs(o.DataDir, &stat))
-	if !slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC}, stat.Type) {
-		t.Skip("the file system may not record all changes")
-	}
+	o.DataDir = sandboxtest.DiskDir(t)
 	v := newVerification(o)
 	require.NoError(t, v.open(t.Context()))
 	t.Cleanup(func() { v.close(context.WithoutCancel(t.Context())) })
