@@ -95,7 +95,8 @@ func (a *Activities) mayFollow(ctx context.Context, e contract.ExecutionRef, kno
 }
 
 // furtherTurn makes a turn after the first one of an activity. It returns nil if the turn must be made again, after
-// the wait: by an activity of its own, because what was done before counts, even if that is stopped. A final failure is that of the result.
+// the wait: by an activity of its own, because what was done before counts, even if that is stopped. A final failure
+// is part of the result.
 func (a *Activities) furtherTurn(ctx context.Context, in contract.ThinkInput, known *turnMemory) (_ *contract.ThinkResult, wait time.Duration) {
 	result, err := a.oneTurn(ctx, in, known)
 	if err == nil {

@@ -34,7 +34,7 @@ type Observer interface {
 	Waited(time.Duration)
 }
 
-// Claim says for whom a caller works.
+// Claim identifies the owner and the run that a caller works for.
 type Claim struct {
 	Owner string // such as a project
 	Run   int64  // those that began earlier have lower numbers; 0: no run

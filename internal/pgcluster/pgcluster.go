@@ -156,7 +156,7 @@ func (c *Cluster) SocketURL(database string) string { return c.url(database, c.s
 func (c *Cluster) url(database, socket string) string {
 	query := "sslmode=disable"
 	if socket != "" {
-		// A plus sign is no space in a URL of PostgreSQL.
+		// PostgreSQL does not decode a plus sign in a URL as a space.
 		query = "host=" + strings.ReplaceAll(url.QueryEscape(socket), "+", "%20") + "&" + query
 	}
 	u := url.URL{

@@ -26,7 +26,7 @@ import (
 type Checkout struct {
 	dir    *Dir
 	record *record // nil: the directory is not kept
-	reason string  // why there is no record
+	reason string  // why record is nil
 }
 
 // errNotKept is wrapped by the reasons why a directory is not kept.
@@ -95,7 +95,7 @@ func (c *Checkout) begin(ctx context.Context, d *Dir) error {
 	}
 	r := &recorder{record: record{entries: map[string]fileState{}}, touch: d.reused}
 	if !d.plain {
-		r.stop("something may be left there that the tree does not describe")
+		r.refuse("something may be left there that the tree does not describe")
 	}
 	if err := r.tree(d.Path()); err != nil {
 		return wrapf(err, "could not read a workspace directory")
@@ -133,7 +133,7 @@ func (c *Checkout) GiveBack(ctx context.Context) error {
 	}
 	found := c.record
 	c.record, c.reason = nil, "it was given back before"
-	if room, err := d.m.hasRoom(d.repo.id); err != nil || !room {
+	if ok, err := d.m.canKeepSpare(d.repo.id); err != nil || !ok {
 		return errors.Join(notKept("there are enough spare directories, or the disk is nearly full"), err)
 	}
 	changed, err := d.restore(ctx, found)
@@ -180,10 +180,10 @@ type recorder struct {
 	touch   bool // it renews all files as well
 	newest  time.Time
 	precise bool   // there are times with fractions of seconds
-	reason  string // why there is no record
+	reason  string // why the checkout cannot be kept; empty: it can
 }
 
-func (r *recorder) stop(why string) {
+func (r *recorder) refuse(why string) {
 	if r.reason == "" {
 		r.reason = why
 	}
@@ -207,7 +207,7 @@ func (r *recorder) tree(path string) error {
 	}
 	r.device, r.uid, r.gid = stat.Dev, stat.Uid, stat.Gid
 	if int(r.uid) != os.Geteuid() {
-		r.stop("it belongs to another user")
+		r.refuse("it belongs to another user")
 	}
 	r.note("", &stat)
 	return r.content(folder, "")
@@ -252,9 +252,9 @@ func (r *recorder) note(path string, stat *unix.Stat_t) {
 	case r.reason != "":
 		return
 	case stat.Dev != r.device, stat.Uid != r.uid, stat.Gid != r.gid:
-		r.stop("its files belong to several users or file systems")
+		r.refuse("its files belong to several users or file systems")
 	case len(r.entries) == maxRecorded:
-		r.stop("it has too many files")
+		r.refuse("it has too many files")
 	default:
 		r.entries[path] = fileStateOf(stat)
 	}
@@ -503,14 +503,14 @@ func (d *Dir) contents(paths []string, missing map[string]fileState) ([]writtenC
 	for _, path := range paths {
 		parts, plain := plainParts(path)
 		if !plain || missing[path].kind() != unix.S_IFREG {
-			return nil, notKept("%q was changed, and is no regular file with a plain name", path)
+			return nil, notKept("%q was changed; only regular files with plain names can be restored", path)
 		}
 		entry, found, err := d.repo.find(d.ws.Tree, parts)
 		if err != nil {
 			return nil, err
 		}
 		if !found || entry.mode != modeFile && entry.mode != modeExecutable {
-			return nil, notKept("%q is no regular file of the tree", path)
+			return nil, notKept("%q is not a regular file in the tree", path)
 		}
 		content, err := d.repo.object(kindBlob, entry.id)
 		if err != nil {

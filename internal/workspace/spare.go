@@ -76,14 +76,14 @@ func (m *Manager) spareName(dir string) (string, error) {
 	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !slices.Contains(partsOfPlain, e.Name()) }) {
 		return "", nil
 	}
-	if room, err := m.hasRoom(mark.repo); err != nil || !room {
+	if ok, err := m.canKeepSpare(mark.repo); err != nil || !ok {
 		return "", err
 	}
 	return sparePrefix + mark.repo + "+" + rand.Text(), nil
 }
 
-// hasRoom reports whether another spare directory of a repository may be kept.
-func (m *Manager) hasRoom(repo string) (bool, error) {
+// canKeepSpare reports whether another spare directory of a repository may be kept.
+func (m *Manager) canKeepSpare(repo string) (bool, error) {
 	kept, err := m.spares(sparePrefix + repo + "+")
 	return err == nil && len(kept) < m.options.MaxSpareDirs && !m.isShort(), err
 }
