@@ -1,12 +1,17 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"sync"
+
+	"go.temporal.io/sdk/activity"
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/artifact"
@@ -115,9 +120,56 @@ func specOf(run store.Run) (setup.RunSpec, error) {
 	return spec, nil
 }
 
-// Verify carries out one check on its own clean checkout. A failure that also occurs on the base
-// commit is known, and does not count against the change.
-func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
+// Verify carries out checks in parallel, each on its own clean checkout: the one of the input and, if the activity is
+// not repeated, the others. It fails only if it could carry out none.
+func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.VerifyResult, error) {
+	others := in.Others
+	in.Others = nil
+	if len(others) == 0 || activity.GetInfo(ctx).Attempt > 1 {
+		result, err := a.verify(ctx, in)
+		return contract.VerifyResult{CheckResult: result}, err
+	}
+	all := slices.Concat([]contract.Check{in.Check}, others)
+	results, errs := make([]contract.CheckResult, len(all)), make([]error, len(all))
+	var running sync.WaitGroup
+	for i, check := range all {
+		one := in
+		one.Check = check
+		running.Go(func() {
+			defer recovered(&errs[i])
+			results[i], errs[i] = a.verify(ctx, one)
+		})
+	}
+	running.Wait()
+	if err := cmp.Or(errs...); err != nil && (ctx.Err() != nil || !slices.Contains(errs, nil)) {
+		return contract.VerifyResult{}, err
+	}
+	var out contract.VerifyResult
+	for i, err := range errs {
+		switch {
+		case err != nil:
+			a.Log.WarnContext(ctx, "A check failed to run beside others; it gets an activity of its own",
+				"run", in.Execution.RunID, "execution", in.Execution.ID, "check", all[i].ID, "error", err)
+		case i == 0:
+			out.CheckResult = results[i]
+		default:
+			out.Others = append(out.Others, results[i])
+		}
+	}
+	return out, nil
+}
+
+// recovered turns a panic of a part of an activity into its error, as Temporal's SDK does for activities. Otherwise
+// it would end the worker.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v", p)
+	}
+}
+
+// verify carries out one check on its own clean checkout. A failure that also occurs on the base commit is known, and
+// does not count against the change.
+func (a *Activities) verify(ctx context.Context, in contract.VerifyInput) (contract.CheckResult, error) {
 	ofCommit := in.Check.ID != contract.CheckNewTests && in.Baseline == ""
 	if ofCommit && in.Execution.Step != "" {
 		if known, found, err := a.verified(ctx, in); found || err != nil {

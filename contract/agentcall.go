@@ -109,8 +109,9 @@ type LoopSettings struct {
 	RunBudget      RunBudget     `json:"run_budget"`
 	ModelTimeout   time.Duration `json:"model_timeout"`
 	CommandTimeout time.Duration `json:"command_timeout"`
-	VerifyTimeout  time.Duration `json:"verify_timeout,omitempty"` // of a check, in strict mode
-	SetupTimeout   time.Duration `json:"setup_timeout,omitempty"`  // of an environment that a command must wait for
+	VerifyTimeout  time.Duration `json:"verify_timeout,omitempty"`  // of a check, in strict mode
+	SetupTimeout   time.Duration `json:"setup_timeout,omitempty"`   // of an environment that a command must wait for
+	ChecksTogether int           `json:"checks_together,omitempty"` // as in Settings
 	Agents         AgentLimits   `json:"agents"`
 	Fallbacks      []ModelChoice `json:"fallbacks,omitempty"` // models to use while the agent's is out, in order
 	// FinishRefusals is how often failed checks go back to the agent when it wants to finish. 0: they
@@ -451,6 +452,16 @@ type VerifyInput struct {
 	// part of Execution, and compared with the run's baseline.
 	Baseline string    `json:"baseline,omitempty"`
 	Base     Workspace `json:"base,omitzero"` // with which tests are compared, slim; empty: the run's base commit
+	// Others are further checks of the stage, which the activity carries out in parallel. A repeated activity
+	// carries out only Check: if a check takes its worker down, its own activity fails, and not that of another.
+	Others []Check `json:"others,omitempty"`
+}
+
+// VerifyResult is the result of an activity that carries out checks.
+type VerifyResult struct {
+	CheckResult // of VerifyInput.Check; empty: it could not be carried out, but others could
+	// Others are the results of those of VerifyInput.Others that were carried out.
+	Others []CheckResult `json:"others,omitempty"`
 }
 
 // CheckResult is the outcome of one check, without its texts. A failed check is a

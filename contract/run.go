@@ -214,14 +214,15 @@ type ReleaseSettings struct {
 type Settings struct {
 	Repo             Repo                  `json:"repo"`
 	Models           map[Agent]ModelChoice `json:"models"`
-	Providers        []string              `json:"providers,omitempty"` // names of providers that the run's models may be switched to
-	Fallbacks        []ModelChoice         `json:"fallbacks,omitempty"` // models to use while another is out, and that a heal may change to, in order
-	Routing          *Routing              `json:"routing,omitempty"`   // nil: every call uses its agent's model while that can make it
-	Cache            *ResponseCache        `json:"cache,omitempty"`     // nil: every request is sent to its model
-	MaxRetries       int                   `json:"max_retries"`         // heals of a phase; 0: none
-	InterventionWait time.Duration         `json:"intervention_wait"`   // for a person's help; no answer in time means no
-	QuotaWait        time.Duration         `json:"quota_wait"`          // for the window of a provider's limit
-	Parallel         int                   `json:"parallel"`            // steps at the same time
+	Providers        []string              `json:"providers,omitempty"`       // names of providers that the run's models may be switched to
+	Fallbacks        []ModelChoice         `json:"fallbacks,omitempty"`       // models to use while another is out, and that a heal may change to, in order
+	Routing          *Routing              `json:"routing,omitempty"`         // nil: every call uses its agent's model while that can make it
+	Cache            *ResponseCache        `json:"cache,omitempty"`           // nil: every request is sent to its model
+	MaxRetries       int                   `json:"max_retries"`               // heals of a phase; 0: none
+	InterventionWait time.Duration         `json:"intervention_wait"`         // for a person's help; no answer in time means no
+	QuotaWait        time.Duration         `json:"quota_wait"`                // for the window of a provider's limit
+	Parallel         int                   `json:"parallel"`                  // steps at the same time
+	ChecksTogether   int                   `json:"checks_together,omitempty"` // most checks of a stage that one activity carries out; 0 or 1: each is an activity of its own
 	StepBudget       StepBudget            `json:"step_budget"`
 	Agents           AgentLimits           `json:"agents"`
 	RunBudget        RunBudget             `json:"run_budget"`

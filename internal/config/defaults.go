@@ -11,6 +11,7 @@ func Default() *Config {
 		Execution: Execution{
 			ConcurrentRuns: 32,
 			ParallelSteps:  4,
+			ChecksTogether: 4,
 			MaxRetries:     3,
 			MaxGoalBytes:   32 * KiB,
 			Pictures:       Pictures{Max: 5, MaxSize: 4 * MiB, Repair: 2},

@@ -416,7 +416,7 @@ func planner(l config.PlannerLimits) *contract.PlannerSettings {
 func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec) {
 	e := cfg.Execution
 	settings := contract.Settings{
-		Repo: repo, Providers: slices.Sorted(maps.Keys(cfg.Models.Providers)), MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps,
+		Repo: repo, Providers: slices.Sorted(maps.Keys(cfg.Models.Providers)), MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps, ChecksTogether: e.ChecksTogether,
 		StepBudget: contract.StepBudget{
 			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,

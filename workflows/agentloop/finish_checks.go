@@ -8,6 +8,7 @@ import (
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/checks"
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
@@ -126,20 +127,10 @@ func skippedAtFinish(c contract.Check) bool {
 
 // verify runs checks of a stage in parallel.
 func (l *Loop) verify(ctx workflow.Context, stage []contract.Check) ([]contract.CheckResult, error) {
-	most := l.in.Settings.VerifyTimeout
-	at := options.WithSummary(options.Remote(ctx, contract.QueueTester, most+l.in.Settings.SetupTimeout+options.CoreWait), l.in.Step)
-	running := make([]workflow.Future, len(stage))
-	for i, c := range stage {
-		running[i] = workflow.ExecuteActivity(at, contract.ActivityVerify, contract.VerifyInput{
-			Execution: l.Execution, Workspace: l.Workspace, Check: c, Timeout: most, Base: l.in.Base,
-		})
-	}
-	results := make([]contract.CheckResult, len(stage))
-	var first error
-	for i, f := range running {
-		if err := f.Get(ctx, &results[i]); err != nil && first == nil {
-			first = err
-		}
-	}
-	return results, first
+	s := l.in.Settings
+	at := options.WithSummary(options.Remote(ctx, contract.QueueTester, s.VerifyTimeout+s.SetupTimeout+options.CoreWait), l.in.Step)
+	in := contract.VerifyInput{Execution: l.Execution, Workspace: l.Workspace, Timeout: s.VerifyTimeout, Base: l.in.Base}
+	return checks.Stage(ctx, stage, s.ChecksTogether, in, func(in contract.VerifyInput) workflow.Future {
+		return workflow.ExecuteActivity(at, contract.ActivityVerify, in)
+	})
 }

@@ -359,7 +359,7 @@ func (r *run) healOutcomes(p contract.Phase, failure *contract.Failure) ([]contr
 // loopSettings returns the limits of this run's agent loops.
 func (r *run) loopSettings() contract.LoopSettings {
 	s := r.in.Settings
-	return contract.LoopSettings{Agents: s.Agents, Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout, VerifyTimeout: s.VerifyTimeout, SetupTimeout: s.SetupTimeout(), Fallbacks: r.otherModels(), FinishRefusals: s.FinishRefusals, HoldFinish: s.FinishRefusals > 0}
+	return contract.LoopSettings{Agents: s.Agents, Budget: s.StepBudget, RunBudget: s.RunBudget, ModelTimeout: s.ModelTimeout, CommandTimeout: s.CommandTimeout, VerifyTimeout: s.VerifyTimeout, SetupTimeout: s.SetupTimeout(), ChecksTogether: s.ChecksTogether, Fallbacks: r.otherModels(), FinishRefusals: s.FinishRefusals, HoldFinish: s.FinishRefusals > 0}
 }
 
 // lessonsOf returns the lessons for the next attempt of a phase or step.

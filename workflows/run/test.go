@@ -7,6 +7,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
+	"github.com/rocketgpt/orchestrator/workflows/internal/checks"
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 )
 
@@ -123,18 +124,9 @@ func (r *run) verify(ctx workflow.Context, execution contract.ExecutionRef, stag
 
 // verifyFor runs the checks of one stage in parallel, each with the input in.
 func (r *run) verifyFor(ctx workflow.Context, in contract.VerifyInput, stage []contract.Check) ([]contract.CheckResult, error) {
-	in.Timeout = r.in.Settings.VerifyTimeout
-	checks := make([]workflow.Future, len(stage))
-	for i, check := range stage {
-		in.Check = check
-		checks[i] = r.affinityOf(contract.PhaseTester, "").Execute(ctx, in.Timeout+r.in.Settings.SetupTimeout()+options.CoreWait, contract.ActivityVerify, in)
-	}
-	results := make([]contract.CheckResult, len(stage))
-	var first error
-	for i, f := range checks {
-		if err := f.Get(ctx, &results[i]); err != nil && first == nil {
-			first = err
-		}
-	}
-	return results, first
+	s := r.in.Settings
+	in.Timeout = s.VerifyTimeout
+	return checks.Stage(ctx, stage, s.ChecksTogether, in, func(in contract.VerifyInput) workflow.Future {
+		return r.affinityOf(contract.PhaseTester, "").Execute(ctx, in.Timeout+s.SetupTimeout()+options.CoreWait, contract.ActivityVerify, in)
+	})
 }
