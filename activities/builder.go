@@ -56,10 +56,14 @@ func (a *Activities) OpenStep(ctx context.Context, in contract.OpenStepInput) (c
 // serves reports whether this worker does the work of an agent that writes code. The workflow of a run does the
 // short work of its steps where it is, which may be a worker without the agent's role, and without its tools.
 func (a *Activities) serves(agent contract.Agent) bool {
-	role := "builder"
 	if agent != contract.AgentBuilder {
-		role = "repair"
+		return a.hasRole("repair")
 	}
+	return a.hasRole("builder")
+}
+
+// hasRole reports whether this worker has a role.
+func (a *Activities) hasRole(role string) bool {
 	return len(a.Config.Worker.Roles) == 0 || slices.Contains(a.Config.Worker.Roles, role)
 }
 

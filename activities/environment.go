@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,13 @@ import (
 // exists. If several runs need the same one, one of them creates it.
 func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInput) (contract.EnvironmentResult, error) {
 	started := time.Now()
+	if in.LocalOnly {
+		// What an environment contains depends on the tools of the worker.
+		quick, err := a.fitsLocalActivity(ctx, in.Workspace)
+		if err != nil || !quick || !a.hasRole("tester") {
+			return contract.EnvironmentResult{Cold: true}, err
+		}
+	}
 	run, err := a.Store.Run(ctx, in.RunID)
 	if err != nil {
 		return contract.EnvironmentResult{}, err
@@ -46,8 +54,11 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 		if err := a.dropRemoved(ctx, w.Digest); err != nil {
 			return out, err
 		}
-		p, err := a.provide(ctx, run.ID, w, in.Timeout)
-		if err != nil {
+		p, err := a.environmentFor(ctx, in, w)
+		switch {
+		case in.LocalOnly && errors.Is(err, environment.ErrNotHere):
+			return contract.EnvironmentResult{Cold: true}, nil
+		case err != nil:
 			return out, err
 		}
 		defer p.env.Close()
@@ -75,6 +86,16 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	baseline := summarize(run, b, false)
 	out.Baseline = &baseline
 	return out, nil
+}
+
+// environmentFor returns the environment that a run needs; with LocalOnly, only one that is on this host, else
+// environment.ErrNotHere.
+func (a *Activities) environmentFor(ctx context.Context, in contract.EnvironmentInput, w tester.Requirement) (provided, error) {
+	if !in.LocalOnly {
+		return a.provide(ctx, in.RunID, w, in.Timeout)
+	}
+	env, err := a.environments().Open(w.Digest)
+	return provided{env: env, kept: true}, err
 }
 
 // setupFor returns the stored setup that a run follows: the one that the environment

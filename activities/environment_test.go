@@ -167,6 +167,31 @@ func (h *fixture) lose(digest string) {
 	require.True(h.t, removed)
 }
 
+func TestALocalActivityFindsOnlyAnEnvironmentThatIsOnAHostWithTheTools(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	var err error
+	h.Proxy, err = setup.Proxy(h.Config)
+	require.NoError(t, err)
+	h.setUpWith("touch made.out")
+	find := func() contract.EnvironmentResult {
+		out, err := h.Environment(t.Context(), contract.EnvironmentInput{RunID: h.run.ID, Workspace: h.repo.Workspace(), Timeout: 60e9, Baseline: true, LocalOnly: true})
+		require.NoError(t, err)
+		return out
+	}
+	require.Equal(t, contract.EnvironmentResult{Cold: true}, find(), "it is not set up yet")
+	made := h.prepared()
+	require.False(t, made.Kept)
+	found := find()
+	require.False(t, found.Cold)
+	require.True(t, found.Kept)
+	require.Equal(t, made.Digest, found.Digest)
+	require.NotNil(t, found.Baseline)
+
+	h.Config.Worker.Roles = []string{"run", "builder"}
+	require.Equal(t, contract.EnvironmentResult{Cold: true}, find(), "the tester's hosts may have other tools")
+}
+
 func TestALostEnvironmentIsMadeAgainWithoutTheAgentsChange(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")

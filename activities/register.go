@@ -94,6 +94,7 @@ func Roles() []Role {
 			register(r, contract.ActivityOpenStep, a.OpenStep)
 			register(r, contract.ActivityTool, a.CallTool)
 			register(r, contract.ActivityIntegrate, a.Integrate)
+			register(r, contract.ActivityEnvironment, a.Environment)
 			register(r, contract.ActivityTestPlan, a.PlanTests)
 			register(r, contract.ActivityCleanUp, a.CleanUp)
 			register(r, contract.ActivityGate, a.JudgeChange)

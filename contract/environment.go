@@ -89,11 +89,14 @@ type EnvironmentInput struct {
 	Timeout   time.Duration `json:"timeout"` // of the set-up
 	// Baseline also asks for the checks of the base commit that have no result yet.
 	Baseline bool `json:"baseline,omitempty"`
+	// LocalOnly looks only for an environment that is on this host, in a small repository.
+	LocalOnly bool `json:"local_only,omitempty"`
 }
 
 // EnvironmentResult is an environment that exists, or the reason why it does not. A setup that
 // fails is a result, not an error of the activity.
 type EnvironmentResult struct {
+	Cold       bool     `json:"cold,omitempty"`   // it would take long on this host; repeat without LocalOnly
 	Digest     string   `json:"digest,omitempty"` // empty: the repository needs none
 	Kept       bool     `json:"kept,omitempty"`   // it existed already
 	Bytes      int64    `json:"bytes,omitempty"`  // on disk, unpacked

@@ -292,6 +292,9 @@ const (
 	// LogicSteps is the logic of runs that carry out their steps as parts of their own workflow, as long as its
 	// history has room. A child workflow for each step costs about half of what Temporal does for a run.
 	LogicSteps
+	// LogicLocalSetup is the logic of runs that look for the environment of their base commit with a local activity
+	// first, and need no version marker to judge changes of their labels at once.
+	LogicLocalSetup
 )
 
 // RunInput starts a run's workflow. It does not include the goal: texts stay in the database, and
@@ -302,7 +305,7 @@ type RunInput struct {
 	Project  string   `json:"project"`
 	PlanID   int64    `json:"plan_id,omitempty"` // of the plan supplied with the run, if Settings.PlanGiven
 	Settings Settings `json:"settings"`
-	Logic    int      `json:"logic,omitempty"` // LogicLean, LogicSteps; 0: earlier
+	Logic    int      `json:"logic,omitempty"` // LogicLean or later; 0: earlier
 
 	// Continued is the state of a run whose workflow continued as new; empty at its start. Only the
 	// run's workflow reads it.

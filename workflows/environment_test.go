@@ -19,6 +19,8 @@ import (
 type fakeEnvironment struct {
 	envs      []contract.EnvironmentResult // one after the other; the last one repeats
 	baselines []contract.BaselineResult    // same
+	cold      bool                         // nothing is on this host
+	local     []bool                       // whether each activity is a local one
 	setups    int
 	asked     []contract.BaselineInput
 }
@@ -27,6 +29,11 @@ func withFakeEnvironment(w *runFixture, s *fakeEnvironment) {
 	next := func(n int, of int) int { return min(n, of-1) }
 	w.env.RegisterActivityWithOptions(func(_ context.Context, in contract.EnvironmentInput) (contract.EnvironmentResult, error) {
 		w.mu.Lock()
+		s.local = append(s.local, in.LocalOnly)
+		if s.cold && in.LocalOnly {
+			w.mu.Unlock()
+			return contract.EnvironmentResult{Cold: true}, nil
+		}
 		s.setups++
 		out := s.envs[next(s.setups-1, len(s.envs))]
 		if in.Baseline && out.Failure == nil && w.fail[contract.ActivityEnvironment] == nil {
@@ -110,6 +117,26 @@ func TestAKeptBaselineRunsNoCheck(t *testing.T) {
 	require.Equal(t, contract.StatusDone, w.orchestrate(t, prepared()).Status)
 	require.Len(t, s.asked, 1)
 	require.NotContains(t, w.events(), contract.EventBaselineStarted)
+}
+
+func TestOnlyAnEnvironmentThatIsNotOnTheHostNeedsAnOrdinaryActivity(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cold  bool
+		logic int
+		local []bool
+	}{
+		"it is on the host":                 {false, contract.LogicLocalSetup, []bool{true}},
+		"it is not":                         {true, contract.LogicLocalSetup, []bool{true, false}},
+		"the run was started by older code": {false, contract.LogicSteps, []bool{false}},
+	} {
+		w := newRunFixture(t)
+		s := &fakeEnvironment{cold: c.cold, envs: []contract.EnvironmentResult{{Digest: "e1"}}, baselines: []contract.BaselineResult{{Key: "k1"}}}
+		withFakeEnvironment(w, s)
+		require.Equal(t, contract.StatusDone, w.finishes(t, ofLogic(c.logic, prepared())).Status, name)
+		require.Equal(t, c.local, s.local, name)
+		require.Equal(t, 1, s.setups, name)
+	}
 }
 
 func TestAPreparedRunShowsWhatIsThereWhenThePlannerBegins(t *testing.T) {

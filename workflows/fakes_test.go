@@ -541,7 +541,7 @@ func runInput(change ...func(*contract.Settings)) contract.RunInput {
 	for _, c := range change {
 		c(&s)
 	}
-	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s, Logic: contract.LogicSteps}
+	return contract.RunInput{RunID: 7, Tenant: "local", Project: "sample", Settings: s, Logic: contract.LogicLocalSetup}
 }
 
 // onePlan returns a plan of steps without dependencies.

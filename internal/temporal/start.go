@@ -36,7 +36,7 @@ func StartRun(ctx context.Context, c client.Client, db *store.Store, run store.R
 		}
 	}
 	started, err := startOnce(ctx, c, workflow, contract.WorkflowRun,
-		contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, PlanID: run.PlanID, Settings: settings, Logic: contract.LogicSteps},
+		contract.RunInput{RunID: run.ID, Tenant: run.Tenant, Project: run.Project, PlanID: run.PlanID, Settings: settings, Logic: contract.LogicLocalSetup},
 		temporal.NewSearchAttributeKeyKeyword(contract.AttributeTenant).ValueSet(run.Tenant),
 		temporal.NewSearchAttributeKeyKeyword(contract.AttributeProject).ValueSet(run.Project),
 		temporal.NewSearchAttributeKeyInt64(contract.AttributeRun).ValueSet(run.ID),

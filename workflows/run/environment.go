@@ -8,6 +8,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/fault"
+	"github.com/rocketgpt/orchestrator/workflows/internal/affinity"
 	"github.com/rocketgpt/orchestrator/workflows/internal/options"
 	"github.com/rocketgpt/orchestrator/workflows/internal/records"
 )
@@ -77,14 +78,10 @@ type setupProblem struct {
 
 // setUp gets the environment of the base commit, and what is known about its checks; nil: nothing.
 func (r *run) setUp(ctx workflow.Context) (*contract.BaselineResult, *setupProblem, *contract.Failure) {
-	s := r.in.Settings
 	if _, err := r.transition(ctx, records.EventRecord(contract.EventEnvironmentStarted, nil)); err != nil {
 		return nil, nil, r.failureOf(err)
 	}
-	var env contract.EnvironmentResult
-	err := r.affinityOf(contract.PhaseTester, "").Execute(ctx, s.Environment.Timeout+options.LongWork+options.CoreWait, contract.ActivityEnvironment, contract.EnvironmentInput{
-		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout, Baseline: s.Environment.Baseline && r.lean(),
-	}).Get(ctx, &env)
+	env, err := r.environment(ctx)
 	if err != nil {
 		problem, failure := r.prepareFailed(ctx, err)
 		return nil, problem, failure
@@ -104,6 +101,24 @@ func (r *run) setUp(ctx workflow.Context) (*contract.BaselineResult, *setupProbl
 		Question: contract.Question{Reason: env.Failure.Message, ActionRequired: env.Advice},
 		class:    env.Failure.Class, code: env.Failure.Code, cause: env.Failure.Cause, agent: true,
 	}, r.failureOf(err)
+}
+
+// environment gets the environment of the base commit, which usually exists on this host.
+func (r *run) environment(ctx workflow.Context) (contract.EnvironmentResult, error) {
+	s := r.in.Settings
+	at, most := r.affinityOf(contract.PhaseTester, ""), s.Environment.Timeout+options.LongWork+options.CoreWait
+	in := contract.EnvironmentInput{
+		RunID: r.in.RunID, Workspace: s.Repo.Workspace(), Timeout: s.Environment.Timeout, Baseline: s.Environment.Baseline && r.lean(),
+	}
+	if r.in.Logic >= contract.LogicLocalSetup {
+		return affinity.LocalFirstFor(ctx, at, most, contract.ActivityEnvironment, 0, func(quick bool) any {
+			in.LocalOnly = quick
+			return in
+		}, func(r contract.EnvironmentResult) bool { return r.Cold })
+	}
+	var env contract.EnvironmentResult
+	err := at.Execute(ctx, most, contract.ActivityEnvironment, in).Get(ctx, &env)
+	return env, err
 }
 
 // prepared adds an event of the preparation to the next record: usually the planner begins at once, and both are

@@ -24,7 +24,10 @@ const withdrawnReason = "the labels of the run were changed, and its release was
 // judgesLabelsAtOnce reports whether the run judges a change of its labels at once. Runs of earlier
 // versions did so after an answer that they waited for.
 func (r *run) judgesLabelsAtOnce(ctx workflow.Context) bool {
-	return r.in.Settings.Gate != nil && workflow.GetVersion(ctx, "labels-at-once", workflow.DefaultVersion, 1) >= 1
+	if r.in.Settings.Gate == nil || r.in.Logic >= contract.LogicLocalSetup {
+		return r.in.Settings.Gate != nil
+	}
+	return workflow.GetVersion(ctx, "labels-at-once", workflow.DefaultVersion, 1) >= 1
 }
 
 // receiveLabels notes changes of the run's labels.

@@ -80,6 +80,11 @@ const LocalMerges = 8
 // activity does the work. Both return the same result. Work that is bound to one worker is never
 // done as a local activity.
 func LocalFirst[R any](ctx workflow.Context, at *Affinity, name string, merges int, args func(quick bool) any, cold func(R) bool) (R, error) {
+	return LocalFirstFor(ctx, at, options.LongWork, name, merges, args, cold)
+}
+
+// LocalFirstFor is LocalFirst for work that may take up to most as an ordinary activity.
+func LocalFirstFor[R any](ctx workflow.Context, at *Affinity, most time.Duration, name string, merges int, args func(quick bool) any, cold func(R) bool) (R, error) {
 	var result R
 	if merges <= LocalMerges && at.Worker == "" {
 		err := workflow.ExecuteLocalActivity(options.LocalOnce(ctx), name, args(true)).Get(ctx, &result)
@@ -88,7 +93,7 @@ func LocalFirst[R any](ctx workflow.Context, at *Affinity, name string, merges i
 		}
 	}
 	var ordinary R
-	err := at.Execute(ctx, options.LongWork, name, args(false)).Get(ctx, &ordinary)
+	err := at.Execute(ctx, most, name, args(false)).Get(ctx, &ordinary)
 	return ordinary, err
 }
 
