@@ -2,14 +2,17 @@ package store_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -259,4 +262,124 @@ func TestAModelCallReadsNoBudgetsOfOtherRuns(t *testing.T) {
 		require.GreaterOrEqual(t, lookups, 4*len(kinds))
 		require.NoError(t, tx.Commit(ctx))
 	}
+}
+
+// TestCallsThatCreateAndShareBudgetsNeverDeadlock starts calls of all kinds at once, each with its budgets in another
+// order. Some budgets exist, and some do not: the calls that create them also wait for those that exist.
+func TestCallsThatCreateAndShareBudgetsNeverDeadlock(t *testing.T) {
+	t.Parallel()
+	const rounds, calls, most, size = 60, 9, 6, 100
+	s := setup(t)
+	var executions []contract.ExecutionRef
+	for i := range calls {
+		executions = append(executions, s.begin(t, contract.PhaseBuilder, fmt.Sprint("step-", i)))
+	}
+	const seed = 20261129
+	storetest.Query(t, s.URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, guard)
+		require.NoError(t, err)
+		for round := range rounds {
+			var scopes []store.Scope
+			for i, kind := range store.ScopeKinds() {
+				scope := store.Scope{Kind: kind, Key: fmt.Sprint("round ", round), LimitTokens: most * size}
+				scopes = append(scopes, scope)
+				_, err := conn.Exec(ctx, "INSERT INTO limits VALUES ($1, $2, $3)", scope.Kind, scope.Key, scope.LimitTokens)
+				require.NoError(t, err)
+				if i < 3 {
+					_, err := conn.Exec(ctx, "INSERT INTO orchestrator_budgets (scope_kind, scope_key) VALUES ($1, $2)", scope.Kind, scope.Key)
+					require.NoError(t, err)
+				}
+			}
+			var g errgroup.Group
+			var spent atomic.Int64
+			for i, execution := range executions {
+				r := reservation(execution, round+1)
+				r.Scopes = slices.Clone(scopes)
+				rand.New(rand.NewPCG(seed, uint64(round*calls+i))).Shuffle(len(scopes), func(a, b int) { //nolint:gosec // a seeded test
+					r.Scopes[a], r.Scopes[b] = r.Scopes[b], r.Scopes[a]
+				})
+				call := s.callAtOnce
+				switch i % 3 {
+				case 1:
+					call = s.callStepwise
+				case 2:
+					call = s.callOutsideRuns
+				}
+				g.Go(func() error {
+					err := call(ctx, r)
+					if err == nil {
+						spent.Add(size)
+					}
+					if errors.Is(err, store.ErrBudgetBusy) || fault.Is(err, contract.CodeBudgetExceeded) {
+						return nil
+					}
+					return err
+				})
+			}
+			require.NoError(t, g.Wait(), "round %d", round)
+			require.Positive(t, spent.Load())
+			for _, scope := range scopes {
+				b, err := s.Budget(ctx, scope.Kind, scope.Key)
+				require.NoError(t, err)
+				require.Equal(t, []int64{spent.Load(), 0}, []int64{b.SpentTokens, b.ReservedTokens}, "round %d, %s", round, scope.Kind)
+			}
+		}
+	})
+}
+
+// callAtOnce makes a call with the statements of the fast path, and its budgets in the given order.
+func (b *fixture) callAtOnce(ctx context.Context, r store.Reservation) error {
+	var p db.BeginCallParams
+	for _, scope := range r.Scopes {
+		p.Kinds, p.Keys = append(p.Kinds, string(scope.Kind)), append(p.Keys, scope.Key)
+		p.LimitTokens, p.LimitMicros = append(p.LimitTokens, scope.LimitTokens), append(p.LimitMicros, scope.LimitMicros)
+	}
+	p.RunID, p.ExecutionID, p.Turn = r.Execution.RunID, r.Execution.ID, int32(r.Turn)
+	p.Tokens, p.WarnAt, p.Route, p.Told = r.Prompt+r.Output, 1, []byte("null"), []byte("[]")
+	var err error
+	if p.Scopes, err = json.Marshal(scopesOf(r)); err != nil {
+		return err
+	}
+	id, err := b.Queries().BeginCall(ctx, p)
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "RG001" {
+		return store.ErrBudgetBusy
+	}
+	if err != nil {
+		return err
+	}
+	return b.CompleteCall(ctx, store.CallID{Call: id, Try: 1}, contract.Usage{PromptTokens: r.Prompt, CompletionTokens: r.Output}, 0, raw(`{}`), nil)
+}
+
+func scopesOf(r store.Reservation) []map[string]string {
+	var out []map[string]string
+	for _, scope := range r.Scopes {
+		out = append(out, map[string]string{"kind": string(scope.Kind), "key": scope.Key})
+	}
+	return out
+}
+
+// callStepwise makes a call that locks its budgets before it is admitted.
+func (b *fixture) callStepwise(ctx context.Context, r store.Reservation) error {
+	r.Retried = true
+	got, err := b.ReserveCall(ctx, r)
+	if err != nil {
+		return err
+	}
+	return b.CompleteCall(ctx, got.ID, contract.Usage{PromptTokens: r.Prompt, CompletionTokens: got.Output}, 0, raw(`{}`), nil)
+}
+
+func (b *fixture) callOutsideRuns(ctx context.Context, r store.Reservation) error {
+	got, err := b.HoldBudgets(ctx, r)
+	if err != nil {
+		return err
+	}
+	return b.SettleHold(ctx, got.ID.Call, contract.Usage{PromptTokens: r.Prompt, CompletionTokens: got.Output})
+}
+
+func TestABudgetOfAnUnknownKindCannotBeCreated(t *testing.T) {
+	t.Parallel()
+	storetest.Query(t, setup(t).URL, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, "INSERT INTO orchestrator_budgets (scope_kind, scope_key) VALUES ('moon', '1')")
+		require.ErrorContains(t, err, "unknown kind of budget: moon")
+	})
 }

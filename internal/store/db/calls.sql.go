@@ -683,9 +683,9 @@ func (q *Queries) LockCallOfTurn(ctx context.Context, arg LockCallOfTurnParams) 
 }
 
 const makeBudgets = `-- name: MakeBudgets :exec
-INSERT INTO orchestrator_budgets (scope_kind, scope_key)
+INSERT INTO orchestrator_budgets AS b (scope_kind, scope_key)
 SELECT k, v FROM (SELECT unnest($1::text[]) AS k, unnest($2::text[]) AS v) s ORDER BY k, v
-ON CONFLICT (scope_kind, scope_key) DO NOTHING
+ON CONFLICT (scope_kind, scope_key) DO UPDATE SET warned = b.warned WHERE false
 `
 
 type MakeBudgetsParams struct {
@@ -693,6 +693,8 @@ type MakeBudgetsParams struct {
 	Keys  []string
 }
 
+// Creates the budgets that do not exist, and locks the others, in the order of their keys: a transaction that created
+// some before it locks the others could deadlock with rgpt_begin_call. The condition leaves it at locking.
 func (q *Queries) MakeBudgets(ctx context.Context, arg MakeBudgetsParams) error {
 	_, err := q.db.Exec(ctx, makeBudgets, arg.Kinds, arg.Keys)
 	return err

@@ -15,9 +15,11 @@ SELECT id, execution_id, turn, status, tries, settled, answer_try, scopes, super
 FROM orchestrator_model_calls WHERE id = @id FOR UPDATE;
 
 -- name: MakeBudgets :exec
-INSERT INTO orchestrator_budgets (scope_kind, scope_key)
+-- Creates the budgets that do not exist, and locks the others, in the order of their keys: a transaction that created
+-- some before it locks the others could deadlock with rgpt_begin_call. The condition leaves it at locking.
+INSERT INTO orchestrator_budgets AS b (scope_kind, scope_key)
 SELECT k, v FROM (SELECT unnest(@kinds::text[]) AS k, unnest(@keys::text[]) AS v) s ORDER BY k, v
-ON CONFLICT (scope_kind, scope_key) DO NOTHING;
+ON CONFLICT (scope_kind, scope_key) DO UPDATE SET warned = b.warned WHERE false;
 
 -- name: LockBudgets :many
 -- Locks budgets in the order of their keys. The subquery makes the planner look up each of them: it would join all rows
