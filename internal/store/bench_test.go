@@ -32,7 +32,7 @@ func BenchmarkRecord(b *testing.B) {
 }
 
 // BenchmarkReserveAndComplete books model calls of one run, and of 20 runs at once that share the
-// budgets of their tenant and of the day.
+// budgets of their project, of their tenant and of the day.
 func BenchmarkReserveAndComplete(b *testing.B) {
 	for _, runs := range []int{1, 20} {
 		b.Run(fmt.Sprint(runs, " at once"), func(b *testing.B) {
@@ -44,7 +44,13 @@ func BenchmarkReserveAndComplete(b *testing.B) {
 				calls = append(calls, func() {
 					turn++
 					r := reservation(execution, turn)
-					r.Scopes = []store.Scope{{Kind: store.ScopeRun, Key: fmt.Sprint("run ", i)}, store.DayScope(time.Now(), 0, 0), {Kind: store.ScopeTenant, Key: "local"}}
+					now := time.Now()
+					r.Scopes = []store.Scope{
+						{Kind: store.ScopeAgent, Key: fmt.Sprint("run ", i, "/builder")}, {Kind: store.ScopeRun, Key: fmt.Sprint("run ", i)},
+						store.PeriodScope(store.ScopeProject, "acme", now, store.Daily, 0, 0), store.PeriodScope(store.ScopeProject, "acme", now, store.Monthly, 0, 0),
+						store.PeriodScope(store.ScopeTenant, "local", now, store.Daily, 0, 0), store.PeriodScope(store.ScopeTenant, "local", now, store.Monthly, 0, 0),
+						store.DayScope(now, 0, 0),
+					}
 					reserved, err := s.ReserveCall(b.Context(), r)
 					require.NoError(b, err)
 					err = s.CompleteCall(b.Context(), reserved.ID, used(100), time.Second, raw(`{"text": "done"}`), []store.Message{{Role: "assistant", Content: raw(`"done"`)}})
