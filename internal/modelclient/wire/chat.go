@@ -239,7 +239,7 @@ func chatAssistant(m model.Message, modelName string, ids *chatIDs) openai.ChatC
 }
 
 func chatTool(t model.Tool, strict bool) (openai.ChatCompletionToolUnionParam, error) {
-	parameters, err := t.Schema(strict)
+	parameters, err := openAITools.of(t, strict)
 	if err != nil {
 		return openai.ChatCompletionToolUnionParam{}, err
 	}

@@ -221,13 +221,21 @@ func geminiThinking(c *Call) (*genai.ThinkingConfig, error) {
 
 // geminiFunction describes a tool. In its strict mode too, the API accepts optional properties.
 func geminiFunction(t model.Tool) (*genai.FunctionDeclaration, error) {
-	schema, err := t.Schema(false)
+	parameters, err := geminiTools.of(t, false)
 	if err != nil {
 		return nil, err
 	}
-	f := &genai.FunctionDeclaration{Name: t.Name, Description: t.Description}
-	if properties, _ := schema["properties"].(map[string]any); len(properties) > 0 {
-		f.ParametersJsonSchema = geminiSchema(t.Parameters)
-	}
-	return f, nil
+	return &genai.FunctionDeclaration{Name: t.Name, Description: t.Description, ParametersJsonSchema: parameters}, nil
 }
+
+// geminiTools has the schemas of tools for Gemini's API, encoded; nil for a tool without arguments.
+var geminiTools = toolSchemas[any]{convert: func(t model.Tool, strict bool) (any, error) {
+	schema, err := t.Schema(strict)
+	if err != nil {
+		return nil, err
+	}
+	if properties, _ := schema["properties"].(map[string]any); len(properties) == 0 {
+		return nil, nil
+	}
+	return encoded(geminiSchema(t.Parameters))
+}}

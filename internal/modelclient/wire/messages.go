@@ -245,36 +245,48 @@ type thought struct {
 }
 
 func messagesTool(t model.Tool, strict bool) (*anthropic.ToolParam, error) {
-	schema, err := t.Schema(strict)
+	schema, err := messagesTools.of(t, strict)
 	if err != nil {
 		return nil, err
 	}
-	tool := &anthropic.ToolParam{Name: t.Name}
+	tool := &anthropic.ToolParam{Name: t.Name, InputSchema: schema}
 	if t.Description != "" {
 		tool.Description = param.NewOpt(t.Description)
 	}
 	if strict {
 		tool.Strict = param.NewOpt(true)
+	}
+	return tool, nil
+}
+
+// messagesTools has the schemas of tools for Anthropic's API, encoded.
+var messagesTools = toolSchemas[anthropic.ToolInputSchemaParam]{convert: func(t model.Tool, strict bool) (anthropic.ToolInputSchemaParam, error) {
+	schema, err := t.Schema(strict)
+	if err != nil {
+		return anthropic.ToolInputSchemaParam{}, err
+	}
+	if strict {
 		schema, _ = withoutBounds(schema).(map[string]any)
 	}
-	tool.InputSchema.ExtraFields = map[string]any{}
+	form := anthropic.ToolInputSchemaParam{ExtraFields: map[string]any{}}
 	for k, v := range schema {
 		switch k {
 		case "type":
 		case "properties":
-			tool.InputSchema.Properties = v
+			form.Properties = v
 		case "required":
 			for _, name := range asList(v) {
 				if s, ok := name.(string); ok {
-					tool.InputSchema.Required = append(tool.InputSchema.Required, s)
+					form.Required = append(form.Required, s)
 				}
 			}
 		default:
-			tool.InputSchema.ExtraFields[k] = v
+			form.ExtraFields[k] = v
 		}
 	}
-	return tool, nil
-}
+	text, err := encoded(form)
+	return param.Override[anthropic.ToolInputSchemaParam](text), err
+}}
 
 func asList(v any) []any {
 	list, _ := v.([]any)

@@ -113,7 +113,7 @@ func responsesFormat(s *model.Schema) (responses.ResponseFormatTextConfigUnionPa
 }
 
 func responsesTool(t model.Tool, strict bool) (responses.ToolUnionParam, error) {
-	parameters, err := t.Schema(strict)
+	parameters, err := openAITools.of(t, strict)
 	if err != nil {
 		return responses.ToolUnionParam{}, err
 	}
