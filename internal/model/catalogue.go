@@ -245,8 +245,9 @@ func (c Catalogue) Find(p Provider, model string) (CatalogueEntry, bool) {
 			}
 			continue
 		}
-		for _, e := range slices.Backward(c) {
-			if e.Provider == want[0] && e.Model == want[1] {
+		for i := len(c) - 1; i >= 0; i-- { // only the entry that is found is copied: entries are large
+			if c[i].Provider == want[0] && c[i].Model == want[1] {
+				e := c[i]
 				e.Provider, e.Model = p.Name, model
 				return e, !e.Assumed
 			}
