@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -38,27 +39,23 @@ func (r *mirror) changed(ctx context.Context, from, to string, wanted func(path 
 	if from == to {
 		return nil, nil
 	}
-	out, err := r.run(ctx, call{args: []string{"diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to}})
+	entries, err := r.entriesBetween(ctx, from, to, false)
 	if err != nil {
-		return nil, localFault(err, "could not compare two states of the repository")
+		return nil, err
 	}
 	var files []ChangedFile
 	var blobs []string
-	fields := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
-	for i := 0; i+1 < len(fields); i += 2 {
-		meta := strings.Fields(strings.TrimPrefix(fields[i], ":")) // modes, objects, status
-		if len(meta) < 5 || !wanted(fields[i+1]) {
-			continue
-		}
-		f := ChangedFile{Path: fields[i+1], Existed: isRegular(meta[0]), Exists: isRegular(meta[1])}
-		if !f.Existed && !f.Exists {
+	for _, e := range entries {
+		f := ChangedFile{Path: e.Path, Existed: isRegular(e.Before.Mode), Exists: isRegular(e.After.Mode)}
+		if !f.Existed && !f.Exists || !wanted(e.Path) {
 			continue
 		}
 		files = append(files, f)
-		for side, there := range []bool{f.Existed, f.Exists} {
-			if there {
-				blobs = append(blobs, meta[2+side])
-			}
+		if f.Existed {
+			blobs = append(blobs, e.Before.ID)
+		}
+		if f.Exists {
+			blobs = append(blobs, e.After.ID)
 		}
 	}
 	contents, err := r.blobs(ctx, blobs, most)
@@ -79,11 +76,45 @@ func (r *mirror) changed(ctx context.Context, from, to string, wanted func(path 
 
 func isRegular(mode string) bool { return strings.HasPrefix(mode, "100") }
 
-// blobs reads the content of objects with a single git process and cuts each after most bytes.
+// blobs reads the content of objects and cuts each after most bytes.
 func (r *mirror) blobs(ctx context.Context, ids []string, most int64) ([][]byte, error) {
-	if len(ids) == 0 {
-		return nil, nil
+	if most == 0 {
+		return make([][]byte, len(ids)), nil
 	}
+	contents, err := r.plainBlobs(ctx, ids, maxPlainBlobs)
+	if errors.Is(err, errNeedsGit) {
+		return r.gitBlobs(ctx, ids, most)
+	}
+	for i, content := range contents {
+		contents[i] = content[:min(int64(len(content)), most)]
+	}
+	return contents, err
+}
+
+// maxPlainBlobs limits the total size of the objects that blobs keeps in memory before it cuts them.
+const maxPlainBlobs = 16 << 20
+
+// plainBlobs reads the content of objects without git, of most bytes together.
+func (r *mirror) plainBlobs(ctx context.Context, ids []string, most int64) ([][]byte, error) {
+	contents := make([][]byte, len(ids))
+	for i, id := range ids {
+		if ctx.Err() != nil {
+			return nil, wrapf(context.Cause(ctx), "reading files was stopped")
+		}
+		content, err := r.object(kindBlob, id)
+		if err != nil {
+			return nil, err
+		}
+		if most -= int64(len(content)); most < 0 {
+			return nil, errNeedsGit
+		}
+		contents[i] = content
+	}
+	return contents, nil
+}
+
+// gitBlobs reads the content of objects with a single git process and cuts each after most bytes.
+func (r *mirror) gitBlobs(ctx context.Context, ids []string, most int64) ([][]byte, error) {
 	out, err := r.run(ctx, call{args: []string{"cat-file", "--batch"}, stdin: strings.NewReader(strings.Join(ids, "\n") + "\n")})
 	if err != nil {
 		return nil, localFault(err, "could not read files in the repository")

@@ -2,7 +2,9 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,13 +52,7 @@ func (m *Manager) ChangedEntries(ctx context.Context, from, to contract.Workspac
 		if err = r.ensure(ctx, to.Of(from), baseTree); err != nil {
 			return err
 		}
-		out, err := r.run(ctx, call{args: []string{
-			"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "-M", fmt.Sprintf("-l%d", maxRenames), from.Tree, to.Tree,
-		}})
-		if err != nil {
-			return localFault(err, "could not compare two states of the repository")
-		}
-		if entries, err = rawEntries(string(out)); err != nil {
+		if entries, err = r.entriesBetween(ctx, from.Tree, to.Tree, true); err != nil {
 			return err
 		}
 		if extra := len(entries) - limits.Files; limits.Files > 0 && extra > 0 {
@@ -65,6 +61,50 @@ func (m *Manager) ChangedEntries(ctx context.Context, from, to contract.Workspac
 		return r.readEntries(ctx, entries, limits)
 	})
 	return entries, leftOut, err
+}
+
+// entriesBetween returns the entries that differ between two trees, by path, with or without renames.
+func (r *mirror) entriesBetween(ctx context.Context, from, to string, renames bool) ([]ChangedEntry, error) {
+	if entries, err := r.plainEntries(ctx, from, to, renames); !errors.Is(err, errNeedsGit) {
+		return entries, err
+	}
+	return r.gitEntries(ctx, from, to, renames)
+}
+
+// plainEntries is entriesBetween without git. Where files are both added and deleted, git finds out
+// which of them are renames.
+func (r *mirror) plainEntries(ctx context.Context, from, to string, renames bool) ([]ChangedEntry, error) {
+	var entries []ChangedEntry
+	added, deleted := false, false
+	err := r.changedFiles(from, to, "", func(c fileChange) error {
+		if ctx.Err() != nil {
+			return wrapf(context.Cause(ctx), "the comparison of two states of the repository was stopped")
+		}
+		added, deleted = added || c.old.mode == "", deleted || c.new.mode == ""
+		if renames && added && deleted {
+			return errNeedsGit
+		}
+		entries = append(entries, ChangedEntry{Path: c.path, Before: EntryVersion{Mode: c.old.mode, ID: c.old.id}, After: EntryVersion{Mode: c.new.mode, ID: c.new.id}})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(entries, func(a, b ChangedEntry) int { return strings.Compare(a.Path, b.Path) })
+	return entries, nil
+}
+
+// gitEntries is entriesBetween with git.
+func (r *mirror) gitEntries(ctx context.Context, from, to string, renames bool) ([]ChangedEntry, error) {
+	args := []string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", from, to}
+	if renames {
+		args = []string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "-M", fmt.Sprintf("-l%d", maxRenames), from, to}
+	}
+	out, err := r.run(ctx, call{args: args})
+	if err != nil {
+		return nil, localFault(err, "could not compare two states of the repository")
+	}
+	return rawEntries(string(out))
 }
 
 // rawEntries parses git's raw list of changed entries: ":mode mode id id status", then one path, or two
@@ -100,17 +140,45 @@ func versionOf(mode, id string) EntryVersion {
 // readEntries fills in sizes and, within the limits, contents.
 func (r *mirror) readEntries(ctx context.Context, entries []ChangedEntry, limits EntryLimits) error {
 	var versions []*EntryVersion
-	var list strings.Builder
 	for i := range entries {
 		for _, v := range []*EntryVersion{&entries[i].Before, &entries[i].After} {
 			if v.Mode != "" && v.Mode != modeGitlink {
 				versions = append(versions, v)
-				list.WriteString(v.ID + "\n")
 			}
 		}
 	}
-	if len(versions) == 0 {
-		return nil
+	if err := r.plainVersions(ctx, versions, limits); !errors.Is(err, errNeedsGit) {
+		return err
+	}
+	return r.gitVersions(ctx, versions, limits)
+}
+
+// plainVersions is readEntries without git, for contents that are within the limits together: to know
+// the size of an object, it must read all of it.
+func (r *mirror) plainVersions(ctx context.Context, versions []*EntryVersion, limits EntryLimits) error {
+	ids := make([]string, len(versions))
+	for i, v := range versions {
+		ids[i] = v.ID
+	}
+	contents, err := r.plainBlobs(ctx, ids, limits.Bytes)
+	if err != nil {
+		return err
+	}
+	for i, content := range contents {
+		v := versions[i]
+		v.Size, v.Unread = int64(len(content)), int64(len(content)) > limits.File
+		if !v.Unread {
+			v.Content = content
+		}
+	}
+	return nil
+}
+
+// gitVersions is readEntries with git.
+func (r *mirror) gitVersions(ctx context.Context, versions []*EntryVersion, limits EntryLimits) error {
+	var list strings.Builder
+	for _, v := range versions {
+		list.WriteString(v.ID + "\n")
 	}
 	out, err := r.run(ctx, call{args: []string{"cat-file", "--batch-check=%(objectsize)"}, stdin: strings.NewReader(list.String())})
 	if err != nil {
