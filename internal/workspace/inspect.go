@@ -168,6 +168,64 @@ func (m *Manager) DiffStatBetween(ctx context.Context, from, to contract.Workspa
 }
 
 func (r *mirror) stat(ctx context.Context, from, to string) (Stat, error) {
+	if stat, err := r.plainStat(ctx, from, to); !errors.Is(err, errNeedsGit) {
+		return stat, err
+	}
+	return r.gitStat(ctx, from, to)
+}
+
+// plainStat is stat without git, for files whose changed lines can only be counted in one way.
+func (r *mirror) plainStat(ctx context.Context, from, to string) (Stat, error) {
+	entries, err := r.plainEntries(ctx, from, to, false)
+	if err != nil {
+		return Stat{}, err
+	}
+	var stat Stat
+	for _, e := range entries {
+		if ctx.Err() != nil {
+			return Stat{}, wrapf(context.Cause(ctx), "the comparison of two states of the repository was stopped")
+		}
+		file, err := r.plainFileStat(e)
+		if err != nil {
+			return Stat{}, err
+		}
+		stat.Files = append(stat.Files, file)
+		stat.Added += file.Added
+		stat.Deleted += file.Deleted
+	}
+	return stat, nil
+}
+
+// plainFileStat counts the changed lines of a file. If a line is in both of the parts that differ, it
+// is up to git whether it has moved.
+func (r *mirror) plainFileStat(e ChangedEntry) (FileStat, error) {
+	file := FileStat{Path: e.Path}
+	if e.Before.ID == e.After.ID {
+		return file, nil
+	}
+	before, err := r.text(treeEntry{mode: e.Before.Mode, id: e.Before.ID})
+	if err != nil {
+		return file, err
+	}
+	after, err := r.text(treeEntry{mode: e.After.Mode, id: e.After.ID})
+	if err != nil {
+		return file, err
+	}
+	same, tail := sameEnds(before, after)
+	gone, come := before[same:len(before)-tail], after[same:len(after)-tail]
+	lines := make(map[string]bool, len(gone))
+	for _, line := range gone {
+		lines[line] = true
+	}
+	if slices.ContainsFunc(come, func(line string) bool { return lines[line] }) {
+		return file, errNeedsGit
+	}
+	file.Added, file.Deleted = len(come), len(gone)
+	return file, nil
+}
+
+// gitStat is stat with git.
+func (r *mirror) gitStat(ctx context.Context, from, to string) (Stat, error) {
 	out, err := r.run(ctx, call{args: []string{"diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", from, to}})
 	if err != nil {
 		return Stat{}, localFault(err, "could not create a workspace diff")

@@ -122,14 +122,7 @@ func writePatchHead(w *bytes.Buffer, c fileChange) {
 
 // writeHunk writes one hunk: from the first line that differs to the last one.
 func writeHunk(w *bytes.Buffer, before, after []string, bounded bool) error {
-	same := 0
-	for same < min(len(before), len(after)) && before[same] == after[same] {
-		same++
-	}
-	tail := 0
-	for tail < min(len(before), len(after))-same && before[len(before)-1-tail] == after[len(after)-1-tail] {
-		tail++
-	}
+	same, tail := sameEnds(before, after)
 	lead, trail := min(same, hunkContext), min(tail, hunkContext)
 	start := same - lead
 	gone, come := before[same:len(before)-tail], after[same:len(after)-tail]
@@ -142,6 +135,18 @@ func writeHunk(w *bytes.Buffer, before, after []string, bounded bool) error {
 	writeLines(w, '+', come)
 	writeLines(w, ' ', before[len(before)-tail:len(before)-tail+trail])
 	return nil
+}
+
+// sameEnds returns how many lines at the beginning and at the end of two texts are the same.
+func sameEnds(before, after []string) (head, tail int) {
+	most := min(len(before), len(after))
+	for head < most && before[head] == after[head] {
+		head++
+	}
+	for tail < most-head && before[len(before)-1-tail] == after[len(after)-1-tail] {
+		tail++
+	}
+	return head, tail
 }
 
 // hunkRange counts lines from 1; an empty range begins before its position.
