@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -87,6 +88,62 @@ func (b *batch) send(ctx context.Context) (pgx.BatchResults, error) {
 	}
 	return results, nil
 }
+
+// readTogether makes several reads in one round trip, which sqlc cannot express. Each is one query, in the order
+// given; sent to a pool, a query sees what was committed before it began, so a later one sees no less than an earlier
+// one. A read is called twice: to find out its query, which then fails, and to read its result. The error is that of the
+// first read that fails.
+func readTogether(ctx context.Context, to sender, reads ...func(*db.Queries) error) error {
+	var all asked
+	for _, read := range reads {
+		_ = read(db.New(&all)) // errAsked
+	}
+	results := to.SendBatch(ctx, &all.Batch)
+	for _, read := range reads {
+		if err := read(db.New(answers{results})); err != nil {
+			_ = results.Close() // repeats err
+			return err
+		}
+	}
+	return results.Close()
+}
+
+// errAsked is what a read gets whose query is not sent yet.
+var errAsked = errors.New("the query is not sent yet")
+
+// asked notes queries.
+type asked struct{ pgx.Batch }
+
+func (a *asked) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	a.Queue(sql, args...)
+	return pgconn.CommandTag{}, errAsked
+}
+
+func (a *asked) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	a.Queue(sql, args...)
+	return nil, errAsked
+}
+
+func (a *asked) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	a.Queue(sql, args...)
+	return a
+}
+
+// Scan implements pgx.Row.
+func (*asked) Scan(...any) error { return errAsked }
+
+// answers are the results of the queries that were noted, in the same order.
+type answers struct{ pgx.BatchResults }
+
+func (a answers) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return a.BatchResults.Exec()
+}
+
+func (a answers) Query(context.Context, string, ...any) (pgx.Rows, error) {
+	return a.BatchResults.Query()
+}
+
+func (a answers) QueryRow(context.Context, string, ...any) pgx.Row { return a.BatchResults.QueryRow() }
 
 // shortTx is a transaction without round trips of its own: it begins with its first batch and is
 // committed with its last one. The rows that it locks are thus locked for less time.

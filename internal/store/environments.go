@@ -275,19 +275,47 @@ func (s *Store) OpenBaseline(ctx context.Context, runID int64, b Baseline) (Base
 			return Baseline{}, dberr.Explain(err, "record the baseline of run %d", runID)
 		}
 	}
-	return s.baselineOf(ctx, row)
+	checks, err := s.q.BaselineChecks(ctx, row.Key)
+	if err != nil {
+		return Baseline{}, dberr.Explain(err, "read the checks of baseline %s", row.Key)
+	}
+	return baselineOf(row, checks)
 }
 
-// Baseline returns a baseline with the existing results, or ErrNotFound.
+// Baseline returns a baseline with the existing results, or ErrNotFound. It may be kept in memory from an earlier call,
+// if nothing about it has changed since. Callers may change its lists and its map, but nothing that it points to.
 func (s *Store) Baseline(ctx context.Context, key string) (Baseline, error) {
-	row, err := s.q.Baseline(ctx, key)
+	known, kept := s.baselines.of(key)
+	if kept {
+		version, err := s.q.BaselineVersion(ctx, key)
+		if err != nil {
+			return Baseline{}, dberr.Explain(err, "read baseline %s", key)
+		}
+		if version == known.version {
+			return known.clone(), nil
+		}
+	}
+	var row db.Baseline
+	var checks []db.BaselineCheck
+	// The version comes first: if the baseline changes in between, the version is older than what is kept under it, and
+	// does not match again.
+	err := readTogether(ctx, s.reads,
+		func(q *db.Queries) (err error) { known.version, err = q.BaselineVersion(ctx, key); return err },
+		func(q *db.Queries) (err error) { row, err = q.Baseline(ctx, key); return err },
+		func(q *db.Queries) (err error) { checks, err = q.BaselineChecks(ctx, key); return err },
+	)
 	if err != nil {
 		return Baseline{}, dberr.Explain(err, "read baseline %s", key)
 	}
-	return s.baselineOf(ctx, row)
+	if known.Baseline, err = baselineOf(row, checks); err != nil {
+		return Baseline{}, err
+	}
+	known.size = sizeOf(row, checks)
+	s.baselines.keep(known)
+	return known.clone(), nil
 }
 
-func (s *Store) baselineOf(ctx context.Context, row db.Baseline) (Baseline, error) {
+func baselineOf(row db.Baseline, checks []db.BaselineCheck) (Baseline, error) {
 	out := Baseline{
 		Key: row.Key, Repo: row.Repo, BaseCommit: row.BaseCommit, Tree: row.Tree, Environment: row.Environment, RunID: rowconv.Deref(row.RunID), CreatedAt: row.CreatedAt,
 	}
@@ -297,10 +325,6 @@ func (s *Store) baselineOf(ctx context.Context, row db.Baseline) (Baseline, erro
 	}
 	if out.Commands, err = rowconv.Decode[map[string]string](row.Commands); err != nil {
 		return out, err
-	}
-	checks, err := s.q.BaselineChecks(ctx, row.Key)
-	if err != nil {
-		return out, dberr.Explain(err, "read the checks of baseline %s", row.Key)
 	}
 	for _, c := range checks {
 		check := BaselineCheck{LogDigest: c.LogDigest, CreatedAt: c.CreatedAt}

@@ -75,9 +75,12 @@ func (o Options) withDefaults() Options {
 // Store is the database. It is safe for concurrent use.
 type Store struct {
 	pool   *pgxpool.Pool
+	reads  sender      // the pool, or the transaction of a snapshot; see readTogether
 	q      *db.Queries // each statement its own transaction
 	lists  *db.Queries // like q, but planned for the actual parameters: unused filters are dropped
 	leases *leases
+
+	baselines *knownBaselines
 }
 
 // Open connects to the database, waiting for one that is not up yet until Options.ConnectTimeout,
@@ -124,9 +127,12 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	}
 	s := &Store{
 		pool:   pool,
+		reads:  pool,
 		q:      db.New(pool),
 		lists:  db.New(planned{pool}),
 		leases: newLeases(cfg.ConnConfig),
+
+		baselines: &knownBaselines{},
 	}
 	if err := checkSchema(ctx, s.q); err != nil {
 		s.Close()
@@ -160,7 +166,7 @@ func (s *Store) ConnConfig() *pgx.ConnConfig { return s.pool.Config().ConnConfig
 // until fn returns and cannot write.
 func (s *Store) Snapshot(ctx context.Context, fn func(*Store) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error { return fn(&Store{q: db.New(tx)}) })
+	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error { return fn(&Store{reads: tx, q: db.New(tx), baselines: s.baselines}) })
 }
 
 // parse reads a connection URL. Its error shows no password.

@@ -106,6 +106,23 @@ func (q *Queries) BaselineChecks(ctx context.Context, key string) ([]BaselineChe
 	return items, nil
 }
 
+const baselineVersion = `-- name: BaselineVersion :one
+SELECT concat_ws(' ', b.xmin, b.created_at, (
+    SELECT string_agg(concat_ws(' ', c.check_id, c.xmin, c.created_at), ' ' ORDER BY c.check_id)
+    FROM orchestrator_baseline_checks c WHERE c.key = b.key
+))::text AS version
+FROM orchestrator_baselines b WHERE b.key = $1
+`
+
+// What is never the same again once a baseline or one of its checks has changed: which transactions wrote their rows, and
+// when. It reads none of their documents.
+func (q *Queries) BaselineVersion(ctx context.Context, key string) (string, error) {
+	row := q.db.QueryRow(ctx, baselineVersion, key)
+	var version string
+	err := row.Scan(&version)
+	return version, err
+}
+
 const dropBaselinesOf = `-- name: DropBaselinesOf :execrows
 DELETE FROM orchestrator_baselines WHERE environment = $1::text AND environment <> ''
 `

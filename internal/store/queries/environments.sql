@@ -78,6 +78,15 @@ RETURNING *;
 -- name: Baseline :one
 SELECT * FROM orchestrator_baselines WHERE key = @key;
 
+-- name: BaselineVersion :one
+-- What is never the same again once a baseline or one of its checks has changed: which transactions wrote their rows, and
+-- when. It reads none of their documents.
+SELECT concat_ws(' ', b.xmin, b.created_at, (
+    SELECT string_agg(concat_ws(' ', c.check_id, c.xmin, c.created_at), ' ' ORDER BY c.check_id)
+    FROM orchestrator_baseline_checks c WHERE c.key = b.key
+))::text AS version
+FROM orchestrator_baselines b WHERE b.key = @key;
+
 -- name: BaselineChecks :many
 SELECT * FROM orchestrator_baseline_checks WHERE key = @key ORDER BY created_at, check_id;
 
