@@ -81,16 +81,21 @@ func (a *Activities) turnsOf(ctx context.Context, in contract.ThinkInput) (int, 
 }
 
 // mayFollow reports whether an agent's next turn may follow in the same activity: the worker is not stopping,
-// and nobody steers the run. It notes whether people have written to the agent.
+// and nobody steers the run. It notes whether people have written to the agent, and the conversation if nothing is to
+// be added to it before the turn.
 func (a *Activities) mayFollow(ctx context.Context, e contract.ExecutionRef, known *turnMemory) bool {
 	if !mayBegin(ctx) {
 		return false
 	}
-	pending, err := a.Store.PendingInputSince(ctx, e, activity.GetInfo(ctx).ScheduledTime.Add(-commandMargin))
+	info, now := activity.GetInfo(ctx), time.Now()
+	pending, rows, err := a.Store.PendingInputSince(ctx, e, info.ScheduledTime.Add(-commandMargin))
 	if err != nil && ctx.Err() == nil {
 		a.Log.WarnContext(ctx, "Could not find out whether an agent's next turn may follow at once", "run", e.RunID, "error", err)
 	}
 	known.noMessages = err == nil && !pending.Messages
+	if known.noMessages && info.Attempt == 1 { // the attempt before may still run, and add messages
+		known.conversation = &readConversation{rows, now}
+	}
 	return err == nil && !pending.Steered
 }
 
@@ -130,6 +135,28 @@ type turnMemory struct {
 	seen       map[string]bool // fingerprints of the calls so far
 	before     *previousTurn   // nil: it must be read
 	noMessages bool            // people have written nothing to the agent that it has not got
+
+	conversation *readConversation // before the next turn; nil: it must be read
+}
+
+// conversationAge is how old a conversation may be when the request for its next turn is made. A turn that has waited,
+// for its model or for another attempt of the activity, reads it again: only such an attempt may have added messages, and
+// it begins no sooner than this one has sent no heartbeat for twice that long.
+const conversationAge = time.Second
+
+// readConversation is a conversation that was read a moment ago. It serves one request.
+type readConversation struct {
+	rows []store.TranscriptEntry
+	at   time.Time
+}
+
+// take returns the conversation unless it was used, or may have changed since.
+func (c *readConversation) take() (rows []store.TranscriptEntry, ok bool) {
+	if c == nil || c.rows == nil || time.Since(c.at) > conversationAge {
+		return nil, false
+	}
+	rows, c.rows = c.rows, nil
+	return rows, true
 }
 
 // previousTurn is a turn whose response was stored a moment ago, as the one after it sees it.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/store"
 )
 
 // turn returns the result of a turn with one call for each fingerprint, all carried out.
@@ -18,6 +19,21 @@ func turn(fingerprints ...string) contract.ThinkResult {
 		r.Done = append(r.Done, contract.DoneCall{Index: i, Outcome: contract.ToolOutcome{OK: true, Workspace: contract.Workspace{Tree: f}, Fingerprint: f}})
 	}
 	return r
+}
+
+func TestAConversationServesOneRequestAndOnlyWhileItIsNew(t *testing.T) {
+	t.Parallel()
+	rows := []store.TranscriptEntry{{Turn: 1}}
+	c := &readConversation{rows, time.Now()}
+	got, ok := c.take()
+	require.True(t, ok)
+	require.Equal(t, rows, got)
+	_, ok = c.take()
+	require.False(t, ok, "the call is attempted again")
+	_, ok = (&readConversation{rows, time.Now().Add(-conversationAge)}).take()
+	require.False(t, ok, "the turn has waited")
+	_, ok = (*readConversation)(nil).take()
+	require.False(t, ok)
 }
 
 func TestTurnsEndWhereTheWorkflowMustDecide(t *testing.T) {

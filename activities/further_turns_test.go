@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/telemetry"
 )
 
 // turnsOf are the rules of a builder that makes each of the replies in a turn of its own.
@@ -68,6 +70,49 @@ func TestTurnsThatOnlyFollowEachOtherAreOneActivityAndARepeatFindsThem(t *testin
 	in.Turn, in.Tools.Workspace, in.Further = 3, made.Workspace, nil
 	alone := h.think(in)
 	require.Equal(t, first.Further[1], alone, "the result is the same as that of an activity of its own")
+}
+
+// TestEachTurnOfAnActivityReadsItsConversationOnce is not parallel: the round trips to the database that it counts are
+// those of the process. A turn that takes too long to begin reads its conversation twice, but not all turns do.
+func TestEachTurnOfAnActivityReadsItsConversationOnce(t *testing.T) {
+	h := newFixture(t, turnsOf(readHello, makeNew, listFiles, finishWork))
+	in := h.furtherTurns()
+	before := roundTrips(t)
+	require.Len(t, h.think(in).Further, 3)
+	after := roundTrips(t)
+	require.Less(t, after["Transcript"]-before["Transcript"], uint64(4+3))
+	for _, operation := range []string{"CallBasis", "PendingInputSince"} {
+		require.Equal(t, before[operation], after[operation], "%s shares a round trip", operation)
+	}
+	require.Len(t, h.bodies, 4)
+	for i, body := range h.bodies {
+		var request struct {
+			Messages []struct{ Role, Content string }
+		}
+		require.NoError(t, json.Unmarshal(body, &request))
+		require.Len(t, request.Messages, 2+2*i, "each turn adds its response and a result")
+	}
+}
+
+// roundTrips returns how many round trips to the database the process has made, by the names of their last queries.
+func roundTrips(t *testing.T) map[string]uint64 {
+	t.Helper()
+	all, err := telemetry.Registry.Gather()
+	require.NoError(t, err)
+	out := map[string]uint64{}
+	for _, family := range all {
+		if family.GetName() != "rgpt_database_duration_seconds" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "operation" {
+					out[label.GetValue()] += m.GetHistogram().GetSampleCount()
+				}
+			}
+		}
+	}
+	return out
 }
 
 func TestTurnsEndBeforeACallThatMayTakeLong(t *testing.T) {

@@ -47,7 +47,7 @@ func (a *Activities) Think(ctx context.Context, in contract.ThinkInput) (contrac
 // the next turn may know.
 func (a *Activities) oneTurn(ctx context.Context, in contract.ThinkInput, known *turnMemory) (contract.ThinkResult, error) {
 	answer, now, err := a.turnOf(ctx, in, *known)
-	known.before, known.noMessages = now.turn, false
+	known.before, known.noMessages, known.conversation = now.turn, false, nil
 	if f := fault.Of(err); f != nil && f.Class == contract.ClassLLM && (f.Code == contract.CodeInvalidOutput || f.Code == contract.CodeTruncated) {
 		// The model sees the problem and may fix it; the workflow counts the attempts.
 		return contract.ThinkResult{Usage: answer.Usage, Bad: f.Message}, nil
@@ -92,7 +92,7 @@ func (a *Activities) turnOf(ctx context.Context, in contract.ThinkInput, known t
 	}
 	var stored storedResponse
 	answer, err = a.ask(ctx, question{
-		stored: &stored, before: known.before, noMessages: known.noMessages, execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
+		stored: &stored, before: known.before, noMessages: known.noMessages, conversation: known.conversation, execution: in.Execution, turn: in.Turn, choice: in.Model, budget: in.Budget, left: in.Left, timeout: in.Timeout, tools: a.toolsOf(in.Execution).Definitions(), strict: in.Schema,
 		compacts: true, fallbacks: in.Fallbacks, usable: func(r model.Response) bool { return a.usableTurn(in.Execution, r) },
 	})
 	if err != nil { // the call may continue, and then still sets stored
@@ -196,6 +196,8 @@ type question struct {
 
 	before     *previousTurn // the turn before this one; nil: it must be read
 	noMessages bool          // no message of a person waits for the agent
+
+	conversation *readConversation // up to this turn; nil: it must be read
 
 	// stored, if not nil, is set once the response of a model to this question is stored.
 	stored *storedResponse
@@ -413,17 +415,13 @@ func (p callPlan) cost(output int64) int64 { return budget.Cost(p.prompt, output
 // conversation up to there are known.
 func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	var p callPlan
-	rows, err := a.Store.Transcript(ctx, q.execution.ID)
-	if err != nil {
+	var rows []store.TranscriptEntry
+	var err error
+	if p.basis, rows, err = a.precedes(ctx, q); err != nil {
 		return p, err
 	}
 	messages, err := a.seenBefore(rows, q, q.turn, q.told...)
 	if err != nil {
-		return p, err
-	}
-	if q.before != nil && q.before.turn == q.turn-1 {
-		p.basis = q.before.basis
-	} else if p.basis, err = a.Store.CallBasis(ctx, q.execution, q.turn); err != nil {
 		return p, err
 	}
 	p.entry, _ = a.Model.Entry(q.choice)
@@ -440,6 +438,19 @@ func (a *Activities) plan(ctx context.Context, q question) (callPlan, error) {
 	}
 	p.least = min(p.least, p.asked)
 	return p, nil
+}
+
+// precedes returns what is known before a question's turn, and the conversation.
+func (a *Activities) precedes(ctx context.Context, q question) (store.CallBasis, []store.TranscriptEntry, error) {
+	if q.before == nil || q.before.turn != q.turn-1 {
+		return a.Store.BeforeTurn(ctx, q.execution, q.turn)
+	}
+	rows, ok := q.conversation.take()
+	if ok {
+		return q.before.basis, rows, nil
+	}
+	rows, err := a.Store.Transcript(ctx, q.execution.ID)
+	return q.before.basis, rows, err
 }
 
 // routeOf chooses the model of a call. A response that is stored needs none.

@@ -88,11 +88,13 @@ func (s *Store) Conversation(ctx context.Context, executionID int64) ([]Message,
 // Transcript returns the messages of an execution with their positions.
 func (s *Store) Transcript(ctx context.Context, executionID int64) ([]TranscriptEntry, error) {
 	rows, err := s.q.Transcript(ctx, executionID)
-	return rowconv.Convert(rows, func(r db.TranscriptRow) TranscriptEntry {
-		return TranscriptEntry{
-			Message: Message{Role: r.Role, Content: r.Content}, Turn: int(r.Turn), Position: int(r.Position), CreatedAt: r.CreatedAt,
-		}
-	}), dberr.Explain(err, "read the conversation for execution %d", executionID)
+	return rowconv.Convert(rows, transcriptEntry), dberr.Explain(err, "read the conversation for execution %d", executionID)
+}
+
+func transcriptEntry(r db.TranscriptRow) TranscriptEntry {
+	return TranscriptEntry{
+		Message: Message{Role: r.Role, Content: r.Content}, Turn: int(r.Turn), Position: int(r.Position), CreatedAt: r.CreatedAt,
+	}
 }
 
 // ToolCall is a tool call with its outcome.

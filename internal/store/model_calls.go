@@ -674,11 +674,37 @@ func (b CallBasis) After(by contract.ModelChoice, answer json.RawMessage) CallBa
 
 // CallBasis returns what is known before a turn of an execution.
 func (s *Store) CallBasis(ctx context.Context, execution contract.ExecutionRef, turn int) (CallBasis, error) {
-	row, err := s.q.CallBasis(ctx, db.CallBasisParams{ExecutionID: execution.ID, Turn: int32(turn - 1), RunID: execution.RunID})
+	row, err := s.q.CallBasis(ctx, basisParams(execution, turn))
+	return callBasis(row), dberr.Explain(err, precedes, turn, execution.ID)
+}
+
+// BeforeTurn returns what is known before a turn of an execution, like CallBasis, and its conversation, like Transcript, in
+// one round trip. The conversation has the response that the basis has.
+func (s *Store) BeforeTurn(ctx context.Context, execution contract.ExecutionRef, turn int) (CallBasis, []TranscriptEntry, error) {
+	var basis CallBasis
+	var rows []db.TranscriptRow
+	err := readTogether(ctx, s.reads,
+		func(q *db.Queries) error {
+			row, err := q.CallBasis(ctx, basisParams(execution, turn))
+			basis = callBasis(row)
+			return err
+		},
+		func(q *db.Queries) (err error) { rows, err = q.Transcript(ctx, execution.ID); return err },
+	)
+	return basis, rowconv.Convert(rows, transcriptEntry), dberr.Explain(err, precedes, turn, execution.ID)
+}
+
+const precedes = "read what precedes turn %d of execution %d"
+
+func basisParams(execution contract.ExecutionRef, turn int) db.CallBasisParams {
+	return db.CallBasisParams{ExecutionID: execution.ID, Turn: int32(turn - 1), RunID: execution.RunID}
+}
+
+func callBasis(row db.CallBasisRow) CallBasis {
 	return CallBasis{
 		Tenant: row.Tenant, Project: row.Project, Repo: row.Repo, CacheRetention: time.Duration(row.CacheRetention),
 		Provider: row.Provider, Model: row.Model, Answer: row.Answer, at: row.At, read: time.Now(),
-	}, dberr.Explain(err, "read what precedes turn %d of execution %d", turn, execution.ID)
+	}
 }
 
 // Answer returns the stored response of a model call, or ErrNotFound while there is none.

@@ -369,10 +369,20 @@ type PendingInput struct {
 	Messages bool // they have written to the agent what it has not got yet
 }
 
-// PendingInputSince returns what people want of the run of an execution: of commands, those after a time count.
-func (s *Store) PendingInputSince(ctx context.Context, e contract.ExecutionRef, since time.Time) (PendingInput, error) {
-	row, err := s.q.PendingInputSince(ctx, db.PendingInputSinceParams{ID: e.RunID, ExecutionID: e.ID, Step: rowconv.Text(e.Step), Since: since})
-	return PendingInput(row), dberr.OfRun(err, e.RunID, "read the commands given to run %d", e.RunID)
+// PendingInputSince returns what people want of the run of an execution, and the conversation of the execution, like
+// Transcript, in one round trip. Of commands, those after a time count. The conversation has all messages that are not
+// pending because they were delivered.
+func (s *Store) PendingInputSince(ctx context.Context, e contract.ExecutionRef, since time.Time) (PendingInput, []TranscriptEntry, error) {
+	var input db.PendingInputSinceRow
+	var rows []db.TranscriptRow
+	err := readTogether(ctx, s.reads, // in this order: a message that is delivered in between must be in one of them
+		func(q *db.Queries) (err error) {
+			input, err = q.PendingInputSince(ctx, db.PendingInputSinceParams{ID: e.RunID, ExecutionID: e.ID, Step: rowconv.Text(e.Step), Since: since})
+			return err
+		},
+		func(q *db.Queries) (err error) { rows, err = q.Transcript(ctx, e.ID); return err },
+	)
+	return PendingInput(input), rowconv.Convert(rows, transcriptEntry), dberr.OfRun(err, e.RunID, "read the commands given to run %d", e.RunID)
 }
 
 // ListRuns returns runs, newest first. For the next page, set Filter.Before to the Cursor of the
