@@ -76,9 +76,7 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	if err := a.Store.SetRunEnvironment(ctx, run.ID, w.Digest, known.ID); err != nil || !in.Baseline {
 		return out, err
 	}
-	if run, err = a.Store.Run(ctx, in.RunID); err != nil {
-		return out, err
-	}
+	run.Environment, run.SetupID = w.Digest, known.ID // as stored
 	b, err := a.openBaselineIn(ctx, run, in.Workspace, view.Path())
 	if err != nil {
 		return out, err

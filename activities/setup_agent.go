@@ -24,7 +24,11 @@ import (
 // setupEnv prepares the environment agent's tools: a shell on the base commit, as in a setup, and
 // the check of a proposal's form.
 func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *tool.Env, checkout string, cache *buildcache.Cache, way *tester.Egress) error {
-	recipe, err := a.detected(ctx, in.Execution.RunID, checkout)
+	run, err := a.Store.Run(ctx, in.Execution.RunID)
+	if err != nil {
+		return err
+	}
+	recipe, err := a.detected(ctx, run, checkout)
 	if err != nil {
 		return err
 	}
@@ -42,11 +46,7 @@ func (a *Activities) setupEnv(ctx context.Context, in contract.ToolInput, env *t
 }
 
 // detected returns the setup detected from the files of a run's base commit.
-func (a *Activities) detected(ctx context.Context, runID int64, checkout string) (environment.Recipe, error) {
-	run, err := a.Store.Run(ctx, runID)
-	if err != nil {
-		return environment.Recipe{}, err
-	}
+func (a *Activities) detected(ctx context.Context, run store.Run, checkout string) (environment.Recipe, error) {
 	spec, err := specOf(run)
 	if err != nil {
 		return environment.Recipe{}, err
@@ -109,11 +109,11 @@ func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract
 		return prompt.Prompt{}, err
 	}
 	defer view.Close()
-	recipe, err := a.detected(ctx, runID, view.Path())
+	run, err := a.Store.Run(ctx, runID)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	run, err := a.Store.Run(ctx, runID)
+	recipe, err := a.detected(ctx, run, view.Path())
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
