@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/sandbox"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
@@ -69,6 +70,16 @@ func TestACheckThatCannotRunDoesNotCostTheResultsOfTheOthers(t *testing.T) {
 	in.Others[0].ID = "unknown, too"
 	_, failure = do[contract.VerifyResult](h, h.Verify, in)
 	require.NotNil(t, failure, "none could run")
+}
+
+func TestAPanicOfACheckBesideOthersDoesNotEndTheWorker(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []")
+	in := h.shards(2)
+	h.Sandbox = struct{ sandbox.Runner }{} // each of its methods panics
+	_, failure := do[contract.VerifyResult](h, h.Verify, in)
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Message, in.Check.ID+" panicked")
 }
 
 func TestARepeatedActivityCarriesOutOnlyItsOwnCheck(t *testing.T) {

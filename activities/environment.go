@@ -21,9 +21,10 @@ import (
 func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInput) (contract.EnvironmentResult, error) {
 	started := time.Now()
 	if in.LocalOnly {
-		// What an environment contains depends on the tools of the worker.
-		quick, err := a.fitsLocalActivity(ctx, in.Workspace)
-		if err != nil || !quick || !a.hasRole("tester") {
+		if !a.hasRole("tester") { // what an environment contains depends on the tools of the worker
+			return contract.EnvironmentResult{Cold: true}, nil
+		}
+		if quick, err := a.fitsLocalActivity(ctx, in.Workspace); err != nil || !quick {
 			return contract.EnvironmentResult{Cold: true}, err
 		}
 	}
@@ -54,7 +55,12 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 		if err := a.dropRemoved(ctx, w.Digest); err != nil {
 			return out, err
 		}
-		p, err := a.environmentFor(ctx, in, w)
+		var p provided
+		if in.LocalOnly {
+			p, err = a.onThisHost(w.Digest)
+		} else {
+			p, err = a.provide(ctx, run.ID, w, in.Timeout)
+		}
 		switch {
 		case in.LocalOnly && errors.Is(err, environment.ErrNotHere):
 			return contract.EnvironmentResult{Cold: true}, nil
@@ -84,16 +90,6 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	baseline := summarize(run, b, false)
 	out.Baseline = &baseline
 	return out, nil
-}
-
-// environmentFor returns the environment that a run needs; with LocalOnly, only one that is on this host, else
-// environment.ErrNotHere.
-func (a *Activities) environmentFor(ctx context.Context, in contract.EnvironmentInput, w tester.Requirement) (provided, error) {
-	if !in.LocalOnly {
-		return a.provide(ctx, in.RunID, w, in.Timeout)
-	}
-	env, err := a.environments().Open(w.Digest)
-	return provided{env: env, kept: true}, err
 }
 
 // setupFor returns the stored setup that a run follows: the one that the environment

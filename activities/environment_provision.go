@@ -77,12 +77,9 @@ func (a *Activities) keptEnvironment(ctx context.Context, digest string) (*envir
 
 // provide returns an environment: from this host, else from the artifact store, else a new one.
 func (a *Activities) provide(ctx context.Context, runID int64, w tester.Requirement, timeout time.Duration) (provided, error) {
-	env, err := a.environments().Open(w.Digest)
-	if err == nil {
-		return provided{env: env, kept: true}, nil
-	}
+	here, err := a.onThisHost(w.Digest)
 	if !errors.Is(err, environment.ErrNotHere) {
-		return provided{}, tester.EnvironmentFault(err)
+		return here, err
 	}
 	ctx, done, err := a.takeCore(ctx, runID)
 	if err != nil {
@@ -95,13 +92,23 @@ func (a *Activities) provide(ctx context.Context, runID int64, w tester.Requirem
 		return provided{}, err
 	}
 	defer release()
-	if env, err = a.openOrRestore(ctx, w.Digest); !errors.Is(err, environment.ErrNotHere) {
+	env, err := a.openOrRestore(ctx, w.Digest)
+	if !errors.Is(err, environment.ErrNotHere) {
 		return provided{env: env, kept: true}, err
 	}
 	if failed := a.failedSince(w.Digest, asked); failed != nil { // then it failed for all runs that waited for it
 		return provided{failed: failed}, nil
 	}
 	return a.makeEnvironment(ctx, runID, w, timeout)
+}
+
+// onThisHost returns an environment that is on this host, or environment.ErrNotHere.
+func (a *Activities) onThisHost(digest string) (provided, error) {
+	env, err := a.environments().Open(digest)
+	if err == nil || errors.Is(err, environment.ErrNotHere) {
+		return provided{env: env, kept: true}, err
+	}
+	return provided{}, tester.EnvironmentFault(err)
 }
 
 // openOrRestore returns an environment from this host or the artifact store, or

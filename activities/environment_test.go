@@ -30,9 +30,7 @@ import (
 func TestRunsThatWaitForASetupThatFailsDoNotTryItAgain(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
-	var err error
-	h.Proxy, err = setup.Proxy(h.Config)
-	require.NoError(t, err)
+	h.useProxy()
 	// It takes long enough for all runs to wait for it.
 	h.Config.Environment.Setup = []string{"sleep 5; echo no such registry; exit 1"}
 	settings, spec, err := setup.Freeze(h.Config, h.repo)
@@ -81,9 +79,7 @@ func TestRunsThatWaitForASetupThatFailsDoNotTryItAgain(t *testing.T) {
 func TestASetupComesFromTheRunThenAPersonThenTheConfigurationThenAnAgent(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
-	var err error
-	h.Proxy, err = setup.Proxy(h.Config)
-	require.NoError(t, err)
+	h.useProxy()
 	h.Config.Environment.Setup = []string{"echo configured $WORD; exit 1"}
 	h.Config.Environment.Variables = map[string]string{"WORD": "here"}
 	// executed returns what the set-up of a new run printed before it failed.
@@ -115,12 +111,18 @@ func TestASetupComesFromTheRunThenAPersonThenTheConfigurationThenAnAgent(t *test
 	require.Contains(t, executed(true), "configured here", "what was given for one run")
 }
 
-// setUpBy creates an environment with a command.
-func (h *fixture) setUpBy(command string) contract.EnvironmentResult {
+// useProxy gives the fixture the proxy of the configuration, which a setup needs.
+func (h *fixture) useProxy() {
 	h.t.Helper()
 	var err error
 	h.Proxy, err = setup.Proxy(h.Config)
 	require.NoError(h.t, err)
+}
+
+// setUpBy creates an environment with a command.
+func (h *fixture) setUpBy(command string) contract.EnvironmentResult {
+	h.t.Helper()
+	h.useProxy()
 	h.setUpWith(command)
 	return h.prepared()
 }
@@ -170,9 +172,7 @@ func (h *fixture) lose(digest string) {
 func TestALocalActivityFindsOnlyAnEnvironmentThatIsOnAHostWithTheTools(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t, "  []")
-	var err error
-	h.Proxy, err = setup.Proxy(h.Config)
-	require.NoError(t, err)
+	h.useProxy()
 	h.setUpWith("touch made.out")
 	find := func() contract.EnvironmentResult {
 		out, err := h.Environment(t.Context(), contract.EnvironmentInput{RunID: h.run.ID, Workspace: h.repo.Workspace(), Timeout: 60e9, Baseline: true, LocalOnly: true})

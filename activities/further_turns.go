@@ -139,9 +139,9 @@ type turnMemory struct {
 	conversation *readConversation // before the next turn; nil: it must be read
 }
 
-// conversationAge is how old a conversation may be when the request for its next turn is made. A turn that has waited,
-// for its model or for another attempt of the activity, reads it again: only such an attempt may have added messages, and
-// it begins no sooner than this one has sent no heartbeat for twice that long.
+// conversationAge is how old a conversation may be when the request for the next turn is made; a turn that has waited
+// longer, for its model or for another attempt of the activity, reads the conversation again. Only another attempt can
+// have added messages, and Temporal starts one only after this one has sent no heartbeat for at least twice as long.
 const conversationAge = time.Second
 
 // readConversation is a conversation that was read a moment ago. It serves one request.

@@ -136,7 +136,7 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 		one := in
 		one.Check = check
 		running.Go(func() {
-			defer recovered(&errs[i])
+			defer recovered(check, &errs[i])
 			results[i], errs[i] = a.verify(ctx, one)
 		})
 	}
@@ -159,11 +159,11 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	return out, nil
 }
 
-// recovered turns a panic of a part of an activity into its error, as Temporal's SDK does for activities. Otherwise
-// it would end the worker.
-func recovered(err *error) {
+// recovered turns a panic of a check into its error, as Temporal's SDK does for activities. Otherwise it would end
+// the worker.
+func recovered(check contract.Check, err *error) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("panic: %v", p)
+		*err = fmt.Errorf("the check %s panicked, which is a bug of the worker: %v", check.ID, p)
 	}
 }
 

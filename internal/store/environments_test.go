@@ -102,10 +102,7 @@ func TestABaselineThatHasBeenReadIsReadAgainWheneverItChanges(t *testing.T) {
 			t.Parallel()
 			f := setup(t)
 			before := f.baseline(t)
-			storetest.Query(t, f.URL, func(ctx context.Context, conn *pgx.Conn) {
-				_, err := conn.Exec(ctx, change)
-				require.NoError(t, err)
-			})
+			execute(t, f.URL, change)
 			now, err := f.Baseline(t.Context(), "k")
 			require.NoError(t, err)
 			require.NotEqual(t, before, now)
@@ -114,6 +111,15 @@ func TestABaselineThatHasBeenReadIsReadAgainWheneverItChanges(t *testing.T) {
 			require.Equal(t, other, now)
 		})
 	}
+}
+
+// execute executes a statement that the store has no method for.
+func execute(t *testing.T, url, sql string) {
+	t.Helper()
+	storetest.Query(t, url, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(t, err)
+	})
 }
 
 func TestABaselineThatHasBeenReadIsNotFoundOnceItIsRemoved(t *testing.T) {
@@ -131,10 +137,7 @@ func TestABaselineThatHasNotChangedIsReadWithoutItsDocuments(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	before := f.baseline(t)
-	storetest.Query(t, f.URL, func(ctx context.Context, conn *pgx.Conn) {
-		_, err := conn.Exec(ctx, "ALTER TABLE orchestrator_baseline_checks DROP COLUMN cases")
-		require.NoError(t, err)
-	})
+	execute(t, f.URL, "ALTER TABLE orchestrator_baseline_checks DROP COLUMN cases")
 	again, err := f.Baseline(t.Context(), "k")
 	require.NoError(t, err)
 	require.Equal(t, before, again)

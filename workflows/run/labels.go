@@ -24,10 +24,10 @@ const withdrawnReason = "the labels of the run were changed, and its release was
 // judgesLabelsAtOnce reports whether the run judges a change of its labels at once. Runs of earlier
 // versions did so after an answer that they waited for.
 func (r *run) judgesLabelsAtOnce(ctx workflow.Context) bool {
-	if r.in.Settings.Gate == nil || r.in.Logic >= contract.LogicLocalSetup {
-		return r.in.Settings.Gate != nil
+	if r.in.Settings.Gate == nil {
+		return false
 	}
-	return workflow.GetVersion(ctx, "labels-at-once", workflow.DefaultVersion, 1) >= 1
+	return r.in.Logic >= contract.LogicLocalSetup || workflow.GetVersion(ctx, "labels-at-once", workflow.DefaultVersion, 1) >= 1
 }
 
 // receiveLabels notes changes of the run's labels.

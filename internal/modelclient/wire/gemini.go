@@ -237,5 +237,5 @@ var geminiTools = toolSchemas[any]{convert: func(t model.Tool, strict bool) (any
 	if properties, _ := schema["properties"].(map[string]any); len(properties) == 0 {
 		return nil, nil
 	}
-	return encoded(geminiSchema(t.Parameters))
+	return encoded(t, geminiSchema(t.Parameters))
 }}

@@ -284,7 +284,7 @@ var messagesTools = toolSchemas[anthropic.ToolInputSchemaParam]{convert: func(t 
 			form.ExtraFields[k] = v
 		}
 	}
-	text, err := encoded(form)
+	text, err := encoded(t, form)
 	return param.Override[anthropic.ToolInputSchemaParam](text), err
 }}
 

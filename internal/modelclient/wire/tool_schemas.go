@@ -48,14 +48,14 @@ func (s *toolSchemas[T]) of(t model.Tool, strict bool) (T, error) {
 	return form, nil
 }
 
-// encoded returns the JSON of a value for an SDK, which copies it into its request. The SDK decides
+// encoded returns the JSON of a part of a tool's schema for an SDK, which copies it into its request. The SDK decides
 // whether < and its like are escaped.
-func encoded(value any) (json.RawMessage, error) {
+func encoded(t model.Tool, value any) (json.RawMessage, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the schema of a tool cannot be encoded")
+		return nil, fault.Wrap(err, contract.ClassRuntime, contract.CodeUnknown, "the schema of tool %q cannot be encoded", t.Name)
 	}
 	return bytes.TrimSpace(text.Bytes()), nil
 }
@@ -65,7 +65,7 @@ var openAITools = toolSchemas[map[string]any]{convert: func(t model.Tool, strict
 	schema, err := t.Schema(strict)
 	for keyword, value := range schema {
 		if err == nil {
-			schema[keyword], err = encoded(value)
+			schema[keyword], err = encoded(t, value)
 		}
 	}
 	return schema, err

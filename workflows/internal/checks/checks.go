@@ -10,9 +10,9 @@ import (
 )
 
 // Stage carries out the checks of a stage in parallel, each with the input in, and returns their results in the order
-// of the checks. Start starts an activity. Up to together checks are one activity, because an activity and the
-// workflow task after it can cost more than a short check. Those that such an activity did not carry out get
-// activities of their own.
+// of the checks; start starts an activity. One activity carries out up to together checks, because an activity and the
+// workflow task after it can cost more than a short check. Checks that it did not carry out get activities of their own.
+// The error is that of the first activity that failed, after all have ended.
 func Stage(ctx workflow.Context, checks []contract.Check, together int, in contract.VerifyInput, start func(contract.VerifyInput) workflow.Future) ([]contract.CheckResult, error) {
 	results := map[string]contract.CheckResult{}
 	err := carryOut(ctx, slices.Collect(slices.Chunk(checks, max(together, 1))), in, start, results)
