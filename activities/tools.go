@@ -56,6 +56,9 @@ func (a *Activities) callOf(ctx context.Context, in contract.ToolInput, calls tu
 		result, err = a.refuseToFinish(ctx, in)
 	default:
 		result, after, err = a.carryOut(ctx, in, call)
+		if err == nil && result.OK && call.Name == tool.Finish {
+			a.recycle(ctx, in.Execution)
+		}
 	}
 	if in.LocalOnly && errors.Is(err, brain.ErrNotReady) {
 		return contract.ToolOutcome{Cold: true}, nil
@@ -66,6 +69,15 @@ func (a *Activities) callOf(ctx context.Context, in contract.ToolInput, calls tu
 	outcome := contract.ToolOutcome{Workspace: after, OK: result.OK, Code: result.Code, Fingerprint: fingerprint(call, result.Text)}
 	telemetry.CountToolCall(a.countedName(call.Name), result.Code)
 	return a.saveToolResult(ctx, in, call, result, outcome, started)
+}
+
+// recycle lets other executions use the directory of one that has finished. Otherwise it would stay until the
+// run ends, and each step of a run would need a directory of its own.
+func (a *Activities) recycle(ctx context.Context, e contract.ExecutionRef) {
+	if err := a.Workspaces.Recycle(directory(e)); err != nil {
+		a.Log.WarnContext(ctx, "Could not reuse the working directory of a finished agent; it is removed when the run ends",
+			"run", e.RunID, "execution", e.ID, "error", err)
+	}
 }
 
 // toolCall returns a call of the model's response, which is read if its calls are not known.

@@ -22,6 +22,7 @@ func TestTheUsageOfAHostNamesWhatTakesSpaceAndWhoRemovesIt(t *testing.T) {
 		return path
 	}
 	put("cache/dirs/42+step/file", 100)
+	put("cache/spares/aa/bb/file", 200)
 	linked := put("cache/environments/aa/file", 300)
 	require.NoError(t, os.Link(linked, filepath.Join(dir, "cache/environments/aa/again")))
 	put("cache/locks/42.lock", 0)
@@ -37,15 +38,15 @@ func TestTheUsageOfAHostNamesWhatTakesSpaceAndWhoRemovesIt(t *testing.T) {
 		sizes[u.Kind] = u.Bytes >> 10
 		require.NotEmpty(t, u.Removed)
 	}
-	for kind, kib := range map[string]int64{"working directories": 100, "unpacked environments": 300, "contents of files": 500, "everything else": 700} {
+	for kind, kib := range map[string]int64{"working directories": 100, "working directories for later runs": 200, "unpacked environments": 300, "contents of files": 500, "everything else": 700} {
 		require.InDelta(t, kib, sizes[kind], 60, "%s: directories take a little space, linked files and targets of links do not count", kind)
 	}
 	require.NotContains(t, sizes, "build caches", "there are none")
-	require.Equal(t, cfg.Environment.Disk.Int64(), list[1].Limit)
-	require.Contains(t, list[1].Removed, "after 30 days without use")
+	require.Equal(t, cfg.Environment.Disk.Int64(), list[2].Limit)
+	require.Contains(t, list[2].Removed, "after 30 days without use")
 
 	cfg.Artifacts.URL = "s3://elsewhere"
 	list, err = setup.UsageOfHost(t.Context(), cfg, dir)
 	require.NoError(t, err)
-	require.Equal(t, "everything else", list[2].Kind, "the contents that are in the bucket are not here")
+	require.Equal(t, "everything else", list[3].Kind, "the contents that are in the bucket are not here")
 }

@@ -193,7 +193,7 @@ func TestWhateverCommandsDoToACheckoutIsUndone(t *testing.T) {
 				command(t, c.Path())
 				require.NoError(t, c.GiveBack(t.Context()))
 				require.Len(t, spareDirs(t, m), 1)
-				spare := filepath.Join(m.dirsRoot(), spareDirs(t, m)[0], "work")
+				spare := filepath.Join(spareDirs(t, m)[0], "work")
 				_, err := os.Lstat(path(spare, "fifo"))
 				require.ErrorIs(t, err, fs.ErrNotExist) // reading it would take for ever
 				require.Equal(t, snapshotOf(checkoutFiles), snapshot(t, spare))
@@ -267,7 +267,7 @@ func TestWhatCannotBeUndoneForSureIsNotKept(t *testing.T) {
 				require.ErrorIs(t, err, errNotKept)
 			}
 			require.NoError(t, m.CleanUp(t.Context(), "1"))
-			names, err := m.dirNames()
+			names, err := m.dirNames(nil)
 			require.NoError(t, err)
 			require.Empty(t, names)
 			require.NoError(t, checkWith(t, m, ws, "2/test", func(string) {}))
@@ -304,7 +304,7 @@ func TestFilesOfACheckoutAreAsNewAsThoseOfAFreshOne(t *testing.T) {
 	require.NoError(t, m.CleanUp(t.Context(), "1")) // a spare in which no command ran
 	old := time.Now().Add(-time.Hour)
 	for i := range 2 {
-		spare := filepath.Join(m.dirsRoot(), spareDirs(t, m)[0], "work")
+		spare := filepath.Join(spareDirs(t, m)[0], "work")
 		require.NoError(t, filepath.WalkDir(spare, func(path string, entry fs.DirEntry, _ error) error {
 			if entry.Type()&fs.ModeSymlink != 0 {
 				return nil
@@ -498,7 +498,7 @@ func TestACheckoutServesCommandsAboveABaseAgain(t *testing.T) {
 		}
 		require.True(t, res.OK(), "%s", res.Stderr)
 		require.NoError(t, c.GiveBack(t.Context()))
-		require.Equal(t, snapshotOf(checkoutFiles), snapshot(t, filepath.Join(m.dirsRoot(), spareDirs(t, m)[0], "work")))
+		require.Equal(t, snapshotOf(checkoutFiles), snapshot(t, filepath.Join(spareDirs(t, m)[0], "work")))
 		require.Equal(t, started, m.GitProcesses())
 	}
 }

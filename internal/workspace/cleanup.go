@@ -41,18 +41,14 @@ func (m *Manager) dirsOf(key string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := m.dirNames()
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(names, func(dir string) bool { return dir != name && !strings.HasPrefix(dir, name+"+") }), nil
+	return m.dirNames(func(dir string) bool { return dir == name || strings.HasPrefix(dir, name+"+") })
 }
 
 // Sweep removes the directories of every key whose first part, such as the "42" of "42/step-001/1",
 // has ended according to the callback. Directories that are in use, or for which ended fails, stay
 // until the next sweep; the errors are returned after all directories were processed.
 func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, first string) (bool, error)) error {
-	names, err := m.dirNames()
+	names, err := m.dirNames(nil)
 	if err != nil {
 		return err
 	}
@@ -64,7 +60,7 @@ func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, fir
 		}
 		first, _, _ := strings.Cut(dir, "+")
 		if first == spareKey {
-			continue // no run's; Prune removes it
+			continue // a lock of no run; Prune removes it
 		}
 		if _, asked := answers[first]; !asked {
 			gone, err := ended(ctx, first)
@@ -92,18 +88,22 @@ func (m *Manager) removeIfFree(dir string) error {
 // from before the host's last restart. It skips those in use. Everything it removes can be rebuilt.
 func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 	before := time.Now().Add(-unused)
-	names, err := m.dirNames()
+	names, err := m.dirNames(nil)
 	if err != nil {
 		return err
 	}
-	failed := m.pruneSpares()
+	failed := m.pruneSpares(ctx, before)
 	for _, dir := range names {
 		if ctx.Err() != nil {
-			return wrapf(context.Cause(ctx), "pruning was stopped")
+			return errors.Join(failed, pruningStopped(ctx))
 		}
 		failed = errors.Join(failed, m.pruneDir(dir, before))
 	}
 	return errors.Join(failed, m.pruneMirrors(ctx, before))
+}
+
+func pruningStopped(ctx context.Context) error {
+	return wrapf(context.Cause(ctx), "pruning was stopped")
 }
 
 func (m *Manager) pruneDir(dir string, before time.Time) error {
@@ -119,8 +119,13 @@ func (m *Manager) pruneDir(dir string, before time.Time) error {
 }
 
 func (m *Manager) removeDir(lock *heldLock, dir string) error {
+	return m.removeLocked(lock, filepath.Join(m.dirsRoot(), dir))
+}
+
+// removeLocked removes a directory and its lock, which it releases.
+func (m *Manager) removeLocked(lock *heldLock, path string) error {
 	defer lock.release()
-	if err := removeTree(filepath.Join(m.dirsRoot(), dir)); err != nil {
+	if err := removeTree(path); err != nil {
 		return wrapf(err, "could not remove a workspace directory")
 	}
 	return removeLock(lock)
@@ -134,7 +139,7 @@ func (m *Manager) pruneMirrors(ctx context.Context, before time.Time) error {
 	var failed error
 	for _, entry := range entries {
 		if ctx.Err() != nil {
-			return wrapf(context.Cause(ctx), "pruning was stopped")
+			return errors.Join(failed, pruningStopped(ctx))
 		}
 		r := &mirror{m: m, id: entry.Name(), root: filepath.Join(m.options.CacheDir, "repos", entry.Name())}
 		failed = errors.Join(failed, r.prune(before))
@@ -193,17 +198,19 @@ func (m *Manager) dirLock(dir string) string {
 	return filepath.Join(m.options.CacheDir, "locks", dir+lockSuffix)
 }
 
-// dirNames returns the names of all directories, including those with only a lock file left because
-// a worker was killed between the two removals.
-func (m *Manager) dirNames() ([]string, error) {
+// dirNames returns the wanted names of directories, nil for all, including those with only a lock file left
+// because a worker was killed between the two removals.
+func (m *Manager) dirNames(wanted func(dir string) bool) ([]string, error) {
 	var names []string
 	for _, dir := range []string{m.dirsRoot(), filepath.Dir(m.dirLock(""))} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, wrapf(err, "cannot read the cache directory")
+		entries, err := namesIn(dir)
+		if err != nil {
+			return nil, err
 		}
 		for _, entry := range entries {
-			names = append(names, strings.TrimSuffix(entry.Name(), lockSuffix))
+			if name := strings.TrimSuffix(entry, lockSuffix); wanted == nil || wanted(name) {
+				names = append(names, name)
+			}
 		}
 	}
 	slices.Sort(names)

@@ -9,7 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,9 +19,7 @@ import (
 // are kept, in which nothing is left of a run but files that its tree describes: no command ever ran in
 // them, or what commands did there was undone. See Checkout.
 
-// sparePrefix begins the names of spare directories; no key of a caller begins with its first part.
-const sparePrefix = spareKey + "+"
-
+// spareKey begins the names of the locks of spare directories; no key of a caller begins with it.
 const spareKey = "spare"
 
 const (
@@ -31,60 +29,117 @@ const (
 	maxDifferenceBytes = 8 << 20
 )
 
-func (r *mirror) sparePrefix() string { return sparePrefix + r.id + "+" }
+// sparesRoot is the directory with those of each repository. They are apart from the directories of runs, of
+// which there can be thousands, because each run looks for spare ones several times.
+func (m *Manager) sparesRoot() string { return filepath.Join(m.options.CacheDir, "spares") }
 
-// spares returns the names of the spare directories of a repository.
-func (m *Manager) spares(prefix string) ([]string, error) {
-	entries, err := os.ReadDir(m.dirsRoot())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+// spareDir is a spare directory of a repository.
+type spareDir struct{ repo, id string }
+
+func (m *Manager) sparePath(s spareDir) string { return filepath.Join(m.sparesRoot(), s.repo, s.id) }
+
+func (m *Manager) spareLock(s spareDir) string {
+	return m.dirLock(spareKey + "+" + s.repo + "+" + s.id)
+}
+
+// spares returns the spare directories of a repository.
+func (m *Manager) spares(repo string) ([]spareDir, error) {
+	names, err := namesIn(filepath.Join(m.sparesRoot(), repo))
+	spares := make([]spareDir, len(names))
+	for i, name := range names {
+		spares[i] = spareDir{repo: repo, id: name}
+	}
+	return spares, err
+}
+
+// namesIn returns the names of a directory's entries in no particular order, none if there is no directory.
+func namesIn(dir string) ([]string, error) {
+	folder, err := os.Open(dir) //nolint:gosec // a directory of the cache
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, wrapf(err, "cannot read the cache directory")
 	}
-	var names []string
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), prefix) {
-			names = append(names, e.Name())
-		}
+	defer folder.Close()
+	names, err := folder.Readdirnames(-1)
+	if err != nil {
+		return nil, wrapf(err, "cannot read the cache directory")
 	}
 	return names, nil
+}
+
+// Recycle keeps the directory of a key, which the caller no longer needs, as a spare one. If it is in use or
+// cannot be kept, it stays until [Manager.CleanUp] removes it. Directories of keys below stay, too.
+func (m *Manager) Recycle(key string) error {
+	dir, err := dirName(key)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(m.dirsRoot(), dir)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lock, err := m.locks.tryExclusive(m.dirLock(dir))
+	if err != nil || lock == nil {
+		return err
+	}
+	spare, err := m.spareFor(dir)
+	if err != nil || spare == nil {
+		lock.release()
+		return err
+	}
+	return m.keep(lock, dir, *spare)
 }
 
 // retire removes a directory or keeps it as a spare. The caller has its exclusive lock, which retire
 // releases.
 func (m *Manager) retire(lock *heldLock, dir string) error {
-	spare, err := m.spareName(dir)
-	if err != nil || spare == "" {
+	spare, err := m.spareFor(dir)
+	if err != nil || spare == nil {
 		return errors.Join(err, m.removeDir(lock, dir))
 	}
+	return m.keep(lock, dir, *spare)
+}
+
+// keep makes a directory a spare one and releases its lock.
+func (m *Manager) keep(lock *heldLock, dir string, spare spareDir) error {
 	defer lock.release()
-	if err := os.Rename(filepath.Join(m.dirsRoot(), dir), filepath.Join(m.dirsRoot(), spare)); err != nil {
+	from, to := filepath.Join(m.dirsRoot(), dir), m.sparePath(spare)
+	err := os.Rename(from, to)
+	if errors.Is(err, fs.ErrNotExist) { // the repository had no spare directories until now
+		if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil {
+			err = os.Rename(from, to)
+		}
+	}
+	if err != nil {
 		return wrapf(err, "could not keep a workspace directory")
 	}
 	return removeLock(lock)
 }
 
-// spareName returns the name under which a directory is kept, "" if it is not plain or there are enough.
-func (m *Manager) spareName(dir string) (string, error) {
+// spareFor returns as which spare directory one is kept, nil if it is not plain or there are enough.
+func (m *Manager) spareFor(dir string) (*spareDir, error) {
 	root := filepath.Join(m.dirsRoot(), dir)
 	mark, ok := readMark(filepath.Join(root, markerName))
 	if !ok || !mark.plain || mark.boot != m.boot {
-		return "", nil
+		return nil, nil
 	}
-	entries, err := os.ReadDir(root)
+	names, err := namesIn(root)
 	if err != nil {
-		return "", wrapf(err, "cannot read the cache directory")
+		return nil, err
 	}
-	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !slices.Contains(partsOfPlain, e.Name()) }) {
-		return "", nil
+	if slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(partsOfPlain, name) }) {
+		return nil, nil
 	}
 	if ok, err := m.canKeepSpare(mark.repo); err != nil || !ok {
-		return "", err
+		return nil, err
 	}
-	return sparePrefix + mark.repo + "+" + rand.Text(), nil
+	return &spareDir{repo: mark.repo, id: rand.Text()}, nil
 }
 
 // canKeepSpare reports whether another spare directory of a repository may be kept.
 func (m *Manager) canKeepSpare(repo string) (bool, error) {
-	kept, err := m.spares(sparePrefix + repo + "+")
+	kept, err := m.spares(repo)
 	return err == nil && len(kept) < m.options.MaxSpareDirs && !m.isShort(), err
 }
 
@@ -95,23 +150,45 @@ func (m *Manager) isShort() bool {
 	return err != nil || int64(stat.Bavail)*stat.Bsize < m.options.MinFreeForSpares //nolint:gosec // fewer than 2^63 blocks
 }
 
-// pruneSpares removes spare directories that no run can use, those beyond the limit, and all of them if the
-// file system has little space.
-func (m *Manager) pruneSpares() error {
-	names, err := m.spares(sparePrefix)
+// pruneSpares removes spare directories that no run can use, those that have not been used since the given
+// time, those beyond the limit, and all of them if the file system has little space.
+func (m *Manager) pruneSpares(ctx context.Context, before time.Time) error {
+	repos, err := namesIn(m.sparesRoot())
 	if err != nil {
 		return err
 	}
-	kept := map[string]int{}
 	short := m.isShort()
 	var failed error
-	for _, name := range names {
-		k, ok := readMark(filepath.Join(m.dirsRoot(), name, markerName))
-		if kept[k.repo]++; short || !ok || k.boot != m.boot || kept[k.repo] > m.options.MaxSpareDirs {
-			failed = errors.Join(failed, m.removeIfFree(name))
+	for _, repo := range repos {
+		spares, err := m.spares(repo)
+		failed = errors.Join(failed, err)
+		kept := 0
+		for _, s := range spares {
+			if ctx.Err() != nil {
+				return errors.Join(failed, pruningStopped(ctx))
+			}
+			path := m.sparePath(s)
+			k, ok := readMark(filepath.Join(path, markerName))
+			if ok && !short && k.boot == m.boot && kept < m.options.MaxSpareDirs && lastUse(path).After(before) {
+				kept++
+				continue
+			}
+			failed = errors.Join(failed, m.removeSpare(s))
+		}
+		if kept == 0 {
+			_ = os.Remove(filepath.Join(m.sparesRoot(), repo)) // it fails if there is another one by now
 		}
 	}
 	return failed
+}
+
+// removeSpare removes a spare directory unless a run takes it.
+func (m *Manager) removeSpare(s spareDir) error {
+	lock, err := m.locks.tryExclusive(m.spareLock(s))
+	if err != nil || lock == nil {
+		return err
+	}
+	return m.removeLocked(lock, m.sparePath(s))
 }
 
 // partsOfPlain are the entries of a plain directory; see Dir.
@@ -123,29 +200,29 @@ func (d *Dir) takeSpare() (bool, error) {
 	if d.m.options.MaxSpareDirs == 0 {
 		return false, nil
 	}
-	names, err := d.m.spares(d.repo.sparePrefix())
+	spares, err := d.m.spares(d.repo.id)
 	if err != nil {
 		return false, err
 	}
-	var same, other []string
-	for _, name := range names {
-		switch k, ok := readMark(filepath.Join(d.m.dirsRoot(), name, markerName)); {
+	var same, other []spareDir
+	for _, s := range spares {
+		switch k, ok := readMark(filepath.Join(d.m.sparePath(s), markerName)); {
 		case !ok || k.boot != d.m.boot:
 		case k.tree == d.ws.Tree:
-			same = append(same, name)
+			same = append(same, s)
 		default:
-			other = append(other, name)
+			other = append(other, s)
 		}
 	}
-	for _, name := range append(same, other...) {
-		lock, err := d.m.locks.tryExclusive(d.m.dirLock(name))
+	for _, s := range append(same, other...) {
+		lock, err := d.m.locks.tryExclusive(d.m.spareLock(s))
 		if err != nil || lock == nil {
 			if err != nil {
 				return false, err
 			}
 			continue // another run takes it
 		}
-		taken, err := d.takeOver(name)
+		taken, err := d.takeOver(s)
 		err = errors.Join(err, removeLock(lock))
 		lock.release()
 		if err != nil || taken {
@@ -156,11 +233,11 @@ func (d *Dir) takeSpare() (bool, error) {
 }
 
 // takeOver moves a spare directory to the place of this one; false if it is gone.
-func (d *Dir) takeOver(name string) (bool, error) {
+func (d *Dir) takeOver(s spareDir) (bool, error) {
 	if err := removeTree(d.root); err != nil {
 		return false, wrapf(err, "cannot empty a workspace directory")
 	}
-	err := os.Rename(filepath.Join(d.m.dirsRoot(), name), d.root)
+	err := os.Rename(d.m.sparePath(s), d.root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -47,9 +47,17 @@ func viewed(t testing.TB, m *Manager, ws contract.Workspace, key string) map[str
 
 func spareDirs(t testing.TB, m *Manager) []string {
 	t.Helper()
-	names, err := m.spares(sparePrefix)
+	repos, err := namesIn(m.sparesRoot())
 	require.NoError(t, err)
-	return names
+	var paths []string
+	for _, repo := range repos {
+		spares, err := m.spares(repo)
+		require.NoError(t, err)
+		for _, s := range spares {
+			paths = append(paths, m.sparePath(s))
+		}
+	}
+	return paths
 }
 
 func TestTheNextRunUsesTheDirectoryOfAnEndedOneWithoutGit(t *testing.T) {
@@ -106,7 +114,7 @@ func TestADirectoryInWhichACommandMayHaveRunIsNoSpare(t *testing.T) {
 
 	require.NoError(t, m.CleanUp(t.Context(), "1"))
 	require.Empty(t, spareDirs(t, m))
-	names, err := m.dirNames()
+	names, err := m.dirNames(nil)
 	require.NoError(t, err)
 	require.Empty(t, names)
 }
@@ -139,6 +147,47 @@ func TestSparesAreLimitedAndPruned(t *testing.T) {
 	viewed(t, none, ws, "1/a")
 	require.NoError(t, none.CleanUp(t.Context(), "1"))
 	require.Empty(t, spareDirs(t, none))
+}
+
+func TestARecycledDirectoryServesOtherKeysWhileItsRunGoesOn(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t, func(o *Options) { o.MaxSpareDirs = 1 })
+	_, ws := start(t, m, repo)
+	after := editFile(t, m, ws, "1/s1/1", "a.txt", "changed\n")
+	viewed(t, m, ws, "1/s1/1/plan")
+	used, err := m.View(t.Context(), after, "1/s1/1")
+	require.NoError(t, err)
+	require.NoError(t, m.Recycle("1/s1/1"))
+	require.Empty(t, spareDirs(t, m), "it is in use")
+	used.Close()
+	require.NoError(t, m.Recycle("1/s1/1"))
+	require.Len(t, spareDirs(t, m), 1)
+	require.NoError(t, m.Recycle("1/s1/1"), "it is gone")
+	names, err := m.dirNames(nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1+s1+1+plan"}, names, "those of keys below stay, and no lock is left")
+
+	started := m.GitProcesses()
+	require.Equal(t, map[string]string{"a.txt": "0 a\n"}, viewed(t, m, ws, "1/s2/1"))
+	require.Equal(t, started, m.GitProcesses(), "it was made to match the other tree")
+	require.Empty(t, spareDirs(t, m))
+	require.Equal(t, map[string]string{"a.txt": "0 changed\n"}, viewed(t, m, after, "1/s1/1"), "its key can be used again")
+
+	require.NoError(t, m.Recycle("1/s1/1"))
+	require.NoError(t, m.Recycle("1/s2/1"))
+	require.Len(t, spareDirs(t, m), 1, "there are enough")
+	dirty, err := m.Open(t.Context(), ws, "1/s3/1")
+	require.NoError(t, err)
+	dirty.Close()
+	require.NoError(t, m.Recycle("1/s3/1"))
+	names, err = m.dirNames(nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"1+s1+1+plan", "1+s2+1", "1+s3+1"}, names, "what cannot be kept is removed with the run")
+	require.NoError(t, m.CleanUp(t.Context(), "1"))
+	names, err = m.dirNames(nil)
+	require.NoError(t, err)
+	require.Empty(t, names)
 }
 
 func TestASpareServesOnlyItsOwnRepository(t *testing.T) {
@@ -288,7 +337,7 @@ func TestASpareOfAnEarlierStartOfTheHostIsPrunedAndNotUsed(t *testing.T) {
 	_, ws := start(t, m, repo)
 	viewed(t, m, ws, "1/step")
 	require.NoError(t, m.CleanUp(t.Context(), "1"))
-	spare := filepath.Join(m.dirsRoot(), spareDirs(t, m)[0])
+	spare := spareDirs(t, m)[0]
 	k, ok := readMark(filepath.Join(spare, markerName))
 	require.True(t, ok)
 	k.boot = "another"

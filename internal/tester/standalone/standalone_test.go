@@ -198,7 +198,7 @@ func TestStableRetestsRepeatPassedTests(t *testing.T) {
 // spares are the directories that later checks can use.
 func spares(t *testing.T, data string) []string {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(data, "cache", "dirs", "spare+*"))
+	dirs, err := filepath.Glob(filepath.Join(data, "cache", "spares", "*", "*"))
 	require.NoError(t, err)
 	return dirs
 }
