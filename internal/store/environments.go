@@ -256,30 +256,38 @@ func (b *Baseline) Check(id string) (BaselineCheck, bool) {
 // OpenBaseline begins a baseline, or finds the one with its key, links it to the run,
 // and returns it with the existing results.
 func (s *Store) OpenBaseline(ctx context.Context, runID int64, b Baseline) (Baseline, error) {
-	stages, err := rowconv.Encode(b.Stages)
+	found, err := s.Baseline(ctx, b.Key)
+	if errors.Is(err, ErrNotFound) {
+		if err := s.insertBaseline(ctx, runID, b); err != nil {
+			return Baseline{}, err
+		}
+		found, err = s.Baseline(ctx, b.Key)
+	}
 	if err != nil {
 		return Baseline{}, err
-	}
-	commands, err := rowconv.Encode(b.Commands)
-	if err != nil {
-		return Baseline{}, err
-	}
-	row, err := s.q.OpenBaseline(ctx, db.OpenBaselineParams{
-		Key: b.Key, Repo: rowconv.Text(b.Repo), BaseCommit: b.BaseCommit, Tree: b.Tree, Environment: b.Environment, Stages: stages, Commands: commands, RunID: rowconv.Optional(runID),
-	})
-	if err != nil {
-		return Baseline{}, dberr.Explain(err, "start the baseline for %s", b.BaseCommit)
 	}
 	if runID != 0 {
 		if _, err := s.q.SetRunBaseline(ctx, db.SetRunBaselineParams{Baseline: b.Key, RunID: runID}); err != nil {
 			return Baseline{}, dberr.Explain(err, "record the baseline of run %d", runID)
 		}
 	}
-	checks, err := s.q.BaselineChecks(ctx, row.Key)
+	return found, nil
+}
+
+// insertBaseline inserts a baseline unless there is one with its key.
+func (s *Store) insertBaseline(ctx context.Context, runID int64, b Baseline) error {
+	stages, err := rowconv.Encode(b.Stages)
 	if err != nil {
-		return Baseline{}, dberr.Explain(err, "read the checks of baseline %s", row.Key)
+		return err
 	}
-	return baselineOf(row, checks)
+	commands, err := rowconv.Encode(b.Commands)
+	if err != nil {
+		return err
+	}
+	err = s.q.InsertBaseline(ctx, db.InsertBaselineParams{
+		Key: b.Key, Repo: rowconv.Text(b.Repo), BaseCommit: b.BaseCommit, Tree: b.Tree, Environment: b.Environment, Stages: stages, Commands: commands, RunID: rowconv.Optional(runID),
+	})
+	return dberr.Explain(err, "start the baseline for %s", b.BaseCommit)
 }
 
 // Baseline returns a baseline with the existing results, or ErrNotFound. It may be kept in memory from an earlier call,

@@ -141,6 +141,15 @@ func TestABaselineThatHasNotChangedIsReadWithoutItsDocuments(t *testing.T) {
 	again, err := f.Baseline(t.Context(), "k")
 	require.NoError(t, err)
 	require.Equal(t, before, again)
+	other := f.Create(t, store.NewRun{})
+	for range 2 {
+		again, err = f.OpenBaseline(t.Context(), other.ID, store.Baseline{Key: "k", Repo: "/another", Commands: map[string]string{"test-1": "another"}})
+		require.NoError(t, err)
+		require.Equal(t, before, again, "a run that begins on it does not change it")
+	}
+	other, err = f.Run(t.Context(), other.ID)
+	require.NoError(t, err)
+	require.Equal(t, "k", other.Baseline)
 }
 
 func TestABaselineThatACallerChangesStaysAsItIsForOthers(t *testing.T) {

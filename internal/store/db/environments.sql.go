@@ -231,6 +231,38 @@ func (q *Queries) EnvironmentsInUse(ctx context.Context) ([]string, error) {
 	return items, nil
 }
 
+const insertBaseline = `-- name: InsertBaseline :exec
+INSERT INTO orchestrator_baselines (key, repo, base_commit, tree, environment, stages, commands, run_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+ON CONFLICT (key) DO NOTHING
+`
+
+type InsertBaselineParams struct {
+	Key         string
+	Repo        string
+	BaseCommit  string
+	Tree        string
+	Environment string
+	Stages      json.RawMessage
+	Commands    json.RawMessage
+	RunID       *int64
+}
+
+// The first baseline of a key counts; its stages are the ones that run.
+func (q *Queries) InsertBaseline(ctx context.Context, arg InsertBaselineParams) error {
+	_, err := q.db.Exec(ctx, insertBaseline,
+		arg.Key,
+		arg.Repo,
+		arg.BaseCommit,
+		arg.Tree,
+		arg.Environment,
+		arg.Stages,
+		arg.Commands,
+		arg.RunID,
+	)
+	return err
+}
+
 const listEnvironments = `-- name: ListEnvironments :many
 SELECT digest, repo, base_commit, source, recipe, archive, archive_size, bytes, files, duration_ms, run_id, created_at, used_at FROM orchestrator_environments
 WHERE ($1::text IS NULL OR repo = $1)
@@ -319,51 +351,6 @@ func (q *Queries) ListSetups(ctx context.Context, arg ListSetupsParams) ([]Setup
 		return nil, err
 	}
 	return items, nil
-}
-
-const openBaseline = `-- name: OpenBaseline :one
-INSERT INTO orchestrator_baselines (key, repo, base_commit, tree, environment, stages, commands, run_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-ON CONFLICT (key) DO UPDATE SET key = excluded.key
-RETURNING key, repo, base_commit, tree, environment, stages, commands, run_id, created_at
-`
-
-type OpenBaselineParams struct {
-	Key         string
-	Repo        string
-	BaseCommit  string
-	Tree        string
-	Environment string
-	Stages      json.RawMessage
-	Commands    json.RawMessage
-	RunID       *int64
-}
-
-// The first baseline of a key counts; its stages are the ones that run.
-func (q *Queries) OpenBaseline(ctx context.Context, arg OpenBaselineParams) (Baseline, error) {
-	row := q.db.QueryRow(ctx, openBaseline,
-		arg.Key,
-		arg.Repo,
-		arg.BaseCommit,
-		arg.Tree,
-		arg.Environment,
-		arg.Stages,
-		arg.Commands,
-		arg.RunID,
-	)
-	var i Baseline
-	err := row.Scan(
-		&i.Key,
-		&i.Repo,
-		&i.BaseCommit,
-		&i.Tree,
-		&i.Environment,
-		&i.Stages,
-		&i.Commands,
-		&i.RunID,
-		&i.CreatedAt,
-	)
-	return i, err
 }
 
 const proveSetup = `-- name: ProveSetup :execrows

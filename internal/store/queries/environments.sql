@@ -68,12 +68,11 @@ WHERE id = @run_id;
 -- name: SetRunBaseline :execrows
 UPDATE orchestrator_runs SET baseline = @baseline, updated_at = clock_timestamp() WHERE id = @run_id;
 
--- name: OpenBaseline :one
+-- name: InsertBaseline :exec
 -- The first baseline of a key counts; its stages are the ones that run.
 INSERT INTO orchestrator_baselines (key, repo, base_commit, tree, environment, stages, commands, run_id)
 VALUES (@key, @repo, @base_commit, @tree, @environment, @stages, @commands, sqlc.narg(run_id))
-ON CONFLICT (key) DO UPDATE SET key = excluded.key
-RETURNING *;
+ON CONFLICT (key) DO NOTHING;
 
 -- name: Baseline :one
 SELECT * FROM orchestrator_baselines WHERE key = @key;
