@@ -141,7 +141,8 @@ type turnMemory struct {
 
 // conversationAge is how old a conversation may be when the request for the next turn is made; a turn that has waited
 // longer, for its model or for another attempt of the activity, reads the conversation again. Only another attempt can
-// have added messages, and Temporal starts one only after this one has sent no heartbeat for at least twice as long.
+// have added messages. Temporal starts one if it gets no heartbeats of this one, which may still reach the database:
+// then the two make the same turn, as they may anyway while a model answers, and the answer that is stored first counts.
 const conversationAge = time.Second
 
 // readConversation is a conversation that was read a moment ago. It serves one request.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/setup"
 	"github.com/rocketgpt/orchestrator/internal/store"
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
+	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/tester"
 	"github.com/rocketgpt/orchestrator/internal/verify"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
@@ -121,7 +123,8 @@ func specOf(run store.Run) (setup.RunSpec, error) {
 }
 
 // Verify carries out checks in parallel, each on its own clean checkout: the one of the input and, if the activity is
-// not repeated, the others. It fails only if it could carry out none.
+// not repeated, the others. It returns the results that it could get and that fit into a history together, and fails if
+// there are none or if it was stopped.
 func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.VerifyResult, error) {
 	others := in.Others
 	in.Others = nil
@@ -136,7 +139,7 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 		one := in
 		one.Check = check
 		running.Go(func() {
-			defer recovered(check, &errs[i])
+			defer a.recovered(ctx, check, &errs[i])
 			results[i], errs[i] = a.verify(ctx, one)
 		})
 	}
@@ -146,24 +149,31 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	}
 	var out contract.VerifyResult
 	for i, err := range errs {
-		switch {
-		case err != nil:
-			a.Log.WarnContext(ctx, "A check failed to run beside others; it gets an activity of its own",
-				"run", in.Execution.RunID, "execution", in.Execution.ID, "check", all[i].ID, "error", err)
-		case i == 0:
-			out.CheckResult = results[i]
-		default:
-			out.Others = append(out.Others, results[i])
+		next := out
+		if i == 0 {
+			next.CheckResult = results[i]
+		} else {
+			next.Others = append(slices.Clip(out.Others), results[i])
 		}
+		if err == nil {
+			err = temporal.CheckSize("the results of several checks", next)
+		}
+		if err != nil {
+			a.Log.WarnContext(ctx, "A check has no result beside others; it gets an activity of its own",
+				"run", in.Execution.RunID, "execution", in.Execution.ID, "check", all[i].ID, "error", err)
+			continue
+		}
+		out = next
 	}
 	return out, nil
 }
 
-// recovered turns a panic of a check into its error, as Temporal's SDK does for activities. Otherwise it would end
-// the worker.
-func recovered(check contract.Check, err *error) {
+// recovered turns a panic of a check into its error, with the stack in the log, as Temporal's SDK does for
+// activities. Otherwise it would end the worker.
+func (a *Activities) recovered(ctx context.Context, check contract.Check, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("the check %s panicked, which is a bug of the worker: %v", check.ID, p)
+		a.Log.ErrorContext(ctx, "A check panicked", "check", check.ID, "panic", p, "stack", string(debug.Stack()))
 	}
 }
 
