@@ -22,7 +22,8 @@ const eagerPolls = 8
 const minSlots = 8
 
 // newStarter returns the starter of activities on the worker that has their workflow. Checks and setups do not start
-// here while all cores are taken: another worker may have one. Those that have yet to take theirs do not count.
+// here while all cores are taken: another worker may have one. Those that have yet to take theirs do not count, and
+// checks that share an activity count once.
 func newStarter(parts *activities.Activities) *eager.Starter {
 	return eager.New(func(queue string) int {
 		if queue == contract.QueueTester {

@@ -60,7 +60,7 @@ func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, fir
 		}
 		first, _, _ := strings.Cut(dir, "+")
 		if first == spareKey {
-			continue // a lock of no run; Prune removes it
+			continue // of no run; Prune removes it
 		}
 		if _, asked := answers[first]; !asked {
 			gone, err := ended(ctx, first)
@@ -96,6 +96,11 @@ func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 	for _, dir := range names {
 		if ctx.Err() != nil {
 			return errors.Join(failed, pruningStopped(ctx))
+		}
+		if strings.HasPrefix(dir, spareKey+"+") {
+			// The lock of a spare directory that a killed worker took, or one where earlier versions kept them.
+			failed = errors.Join(failed, m.removeIfFree(dir))
+			continue
 		}
 		failed = errors.Join(failed, m.pruneDir(dir, before))
 	}

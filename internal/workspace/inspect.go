@@ -180,6 +180,9 @@ func (r *mirror) plainStat(ctx context.Context, from, to string) (Stat, error) {
 	if err != nil {
 		return Stat{}, err
 	}
+	if len(entries) > maxDifference {
+		return Stat{}, errNeedsGit
+	}
 	var stat Stat
 	for _, e := range entries {
 		if ctx.Err() != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spare directories are those of ended runs and checks, kept for later ones of the same repository: making one match
+// Spare directories are those of ended runs, agents and checks, kept for later ones of the same repository: making one match
 // another tree takes as long as the difference is large, not as the repository is. Only plain directories
 // are kept, in which nothing is left of a run but files that its tree describes: no command ever ran in
 // them, or what commands did there was undone. See Checkout.
@@ -24,7 +24,7 @@ const spareKey = "spare"
 
 const (
 	// maxDifference and maxDifferenceBytes limit the changed files of which a directory is made to match
-	// another tree in this process; git does more.
+	// another tree in this process; maxDifference also those whose changed lines it counts. Git does more.
 	maxDifference      = 256
 	maxDifferenceBytes = 8 << 20
 )
@@ -83,9 +83,9 @@ func (m *Manager) Recycle(key string) error {
 	if err != nil || lock == nil {
 		return err
 	}
+	defer lock.release()
 	spare, err := m.spareFor(dir)
 	if err != nil || spare == nil {
-		lock.release()
 		return err
 	}
 	return m.keep(lock, dir, *spare)
@@ -95,18 +95,24 @@ func (m *Manager) Recycle(key string) error {
 // releases.
 func (m *Manager) retire(lock *heldLock, dir string) error {
 	spare, err := m.spareFor(dir)
-	if err != nil || spare == nil {
-		return errors.Join(err, m.removeDir(lock, dir))
+	if err == nil && spare != nil {
+		if err = m.keep(lock, dir, *spare); err == nil {
+			lock.release()
+			return nil
+		}
 	}
-	return m.keep(lock, dir, *spare)
+	return errors.Join(err, m.removeDir(lock, dir))
 }
 
-// keep makes a directory a spare one and releases its lock.
+// keepTries limits how often keep creates the folder of a repository's spare directories, which Prune removes when it
+// is empty.
+const keepTries = 3
+
+// keep makes a directory a spare one. The caller has its exclusive lock, whose file keep removes.
 func (m *Manager) keep(lock *heldLock, dir string, spare spareDir) error {
-	defer lock.release()
 	from, to := filepath.Join(m.dirsRoot(), dir), m.sparePath(spare)
 	err := os.Rename(from, to)
-	if errors.Is(err, fs.ErrNotExist) { // the repository had no spare directories until now
+	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < keepTries; tries++ {
 		if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil {
 			err = os.Rename(from, to)
 		}

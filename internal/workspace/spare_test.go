@@ -190,6 +190,28 @@ func TestARecycledDirectoryServesOtherKeysWhileItsRunGoesOn(t *testing.T) {
 	require.Empty(t, names)
 }
 
+func TestSparesOfEarlierVersionsArePrunedAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	old := filepath.Join(m.dirsRoot(), "spare+repo+id")
+	require.NoError(t, os.MkdirAll(filepath.Join(old, "work"), 0o755))
+	require.NoError(t, m.Prune(t.Context(), time.Hour))
+	require.NoDirExists(t, old)
+}
+
+func TestADirectoryThatCannotBeKeptIsRemoved(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	viewed(t, m, ws, "1/a")
+	require.NoError(t, os.WriteFile(m.sparesRoot(), nil, 0o600))
+	require.Error(t, m.CleanUp(t.Context(), "1"))
+	names, err := m.dirNames(nil)
+	require.NoError(t, err)
+	require.Empty(t, names)
+}
+
 func TestASpareServesOnlyItsOwnRepository(t *testing.T) {
 	t.Parallel()
 	m := newManager(t)
