@@ -42,6 +42,7 @@ type crowdResult struct {
 	APIMS   int64   `json:"api_ms_p95"`  // of reading a run
 	PeakMB  int64   `json:"peak_mb"`     // of all processes
 	CPU     float64 `json:"cpu_seconds_per_run"`
+	Load    cpuLoad `json:"load"` // of these and of the stopped runs
 	Answers int     `json:"api_requests"`
 }
 
@@ -102,7 +103,7 @@ func measureCrowd(ctx context.Context, h *benchStack, runs int, say func(string,
 	r := &crowdResult{
 		Runs: runs, OneMS: one.WallMS, AllMS: took.Milliseconds(), Ratio: float64(took.Milliseconds()) / float64(one.WallMS),
 		StopMS: quantile(stops, 0.95, time.Duration.Milliseconds), APIMS: quantile(times, 0.95, time.Duration.Milliseconds),
-		CPU: load.Total / float64(runs+crowdStops), Answers: len(times),
+		CPU: load.Total / float64(runs+crowdStops), Load: load, Answers: len(times),
 	}
 	for _, p := range load.Processes {
 		r.PeakMB += p.PeakMB
@@ -197,5 +198,9 @@ func (r *crowdResult) print(out io.Writer) error {
 	t.row("stop, p95", ms(r.StopMS), "< "+aimStop.String())
 	t.row(fmt.Sprintf("API, p95 of %d requests", r.Answers), ms(r.APIMS), "< "+aimAPI.String())
 	t.row("memory of all processes", fmt.Sprintf("%d MB", r.PeakMB), fmt.Sprintf("< %d MB", aimCrowdMB))
+	for _, p := range r.Load.Processes {
+		each := func(seconds float64) float64 { return 1000 * seconds / float64(r.Runs+crowdStops) }
+		t.row("CPU time of a run, "+p.Role, fmt.Sprintf("%.0f ms, and %.0f ms of its children", each(p.CPU), each(p.Children)), "")
+	}
 	return t.Flush()
 }

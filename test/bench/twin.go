@@ -17,6 +17,7 @@ import (
 
 	"github.com/rocketgpt/orchestrator/contract"
 	"github.com/rocketgpt/orchestrator/internal/devstack"
+	"github.com/rocketgpt/orchestrator/internal/fault"
 	"github.com/rocketgpt/orchestrator/internal/model"
 	"github.com/rocketgpt/orchestrator/internal/modelclient"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
@@ -119,11 +120,19 @@ func (t *twin) run(ctx context.Context, latency time.Duration) error {
 	return errors.Join(t.host.Workspaces.CleanUp(ctx, r.key), setup.BuildCaches(t.host.DataDir).RemoveRun(r.id))
 }
 
+// twinTries limits how often the twin makes a model call whose connection breaks. The product tries more often.
+const twinTries = 3
+
 // ask makes one model call.
 func (r *twinRun) ask(ctx context.Context, q model.Request, id model.Identity) (model.Response, error) {
-	id.Run, id.Attempt = r.id, 1
-	q.Choice, q.Headers = r.choice, id
-	return r.models.Complete(ctx, q)
+	id.Run = r.id
+	for id.Attempt = 1; ; id.Attempt++ {
+		q.Choice, q.Headers = r.choice, id
+		answer, err := r.models.Complete(ctx, q)
+		if err == nil || id.Attempt == twinTries || fault.Of(err).Code != contract.CodeUnavailable {
+			return answer, err
+		}
+	}
 }
 
 func (r *twinRun) plan(ctx context.Context) (contract.Plan, error) {
