@@ -176,10 +176,12 @@ func TestStatementsAreMeasuredByTheNamesOfTheirQueries(t *testing.T) {
 	measured := func(operation, outcome string) uint64 {
 		return samples(t, "rgpt_database_duration_seconds", map[string]string{"operation": operation, "outcome": outcome})
 	}
-	pings, records, failures := measured("Ping", "ok"), measured("Record", "ok"), measured("Ping", "error")
+	pings, usual, records, failures := measured("Ping", "ok"), measured("RecordUsual", "ok"), measured("Record", "ok"), measured("Ping", "error")
 	require.NoError(t, b.Ping(t.Context()))
 	b.begin(t, contract.PhasePlanner, "")
 	require.Equal(t, pings+1, measured("Ping", "ok"))
+	require.Equal(t, usual+1, measured("RecordUsual", "ok"))
+	b.Apply(t, over())
 	require.Equal(t, records+1, measured("Record", "ok"), "statements of one round trip count once")
 	b.Store.Close()
 	require.Error(t, b.Ping(t.Context()))

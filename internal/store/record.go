@@ -47,10 +47,42 @@ type Source struct {
 // An execution that ends gets the totals of its model calls; calls that are still open then are
 // abandoned and their reservations released.
 func (s *Store) Record(ctx context.Context, from Source, r contract.Record) (contract.RecordResult, error) {
+	result, _, err := s.record(ctx, from, r, isUsual(r))
+	return result, err
+}
+
+// record is Record. If the record looks usual, it tries RecordUsual first, and reports whether that applied it. A record
+// that RecordUsual declines costs one more round trip.
+func (s *Store) record(ctx context.Context, from Source, r contract.Record, usual bool) (result contract.RecordResult, applied bool, err error) {
 	params, err := recordParams(from, r)
 	if err != nil {
-		return contract.RecordResult{}, err
+		return contract.RecordResult{}, false, err
 	}
+	if usual {
+		row, err := s.q.RecordUsual(ctx, usualParams(params))
+		if !errors.Is(err, pgx.ErrNoRows) {
+			if err != nil {
+				return contract.RecordResult{}, false, dberr.OfRun(err, r.RunID, "record run %d", r.RunID)
+			}
+			count(r, db.RecordRow{Fresh: true, RunSet: params.SetRun, EndedPhase: row.EndedPhase, EndedSeconds: row.EndedSeconds})
+			result, err = rowconv.Decode[contract.RecordResult](row.Result)
+			return result, true, err
+		}
+	}
+	result, err = s.recordInFull(ctx, from, r, params)
+	return result, false, err
+}
+
+// isUsual reports whether RecordUsual can apply a record as far as its content shows: nearly all records only change a
+// run, begin or end an execution, and have events.
+func isUsual(r contract.Record) bool {
+	ends := r.Run != nil && (r.Run.Finished || r.Run.Staying || r.Run.StayingUntil != nil)
+	return !ends && r.Notes["id"] == "" && len(r.Heals) == 0 && len(r.Interventions) == 0
+}
+
+// recordInFull applies a record whatever it is: it locks the run, and finds out whether the record is a repeat, late or
+// overtaken, and which records it makes obsolete.
+func (s *Store) recordInFull(ctx context.Context, from Source, r contract.Record, params db.RecordParams) (contract.RecordResult, error) {
 	q, batch := newBatch(s.pool)
 	batch.queue(q.LockRun(ctx, r.RunID), q.ForgetRecords(ctx, db.ForgetRecordsParams{
 		WorkflowID: from.WorkflowID, WorkflowRunID: from.WorkflowRunID, Seq: r.Seq, RunID: r.RunID, Signature: params.Signature, Task: r.Task,
@@ -150,6 +182,19 @@ func recordParams(from Source, r contract.Record) (db.RecordParams, error) {
 	}
 	p.Events, err = rowconv.Encode(NotNil(r.Events))
 	return p, err
+}
+
+// usualParams are the parameters that a usual record has.
+func usualParams(p db.RecordParams) db.RecordUsualParams {
+	return db.RecordUsualParams{
+		WorkflowID: p.WorkflowID, WorkflowRunID: p.WorkflowRunID, Seq: p.Seq, Signature: p.Signature, Task: p.Task, RunID: p.RunID, At: p.At,
+		BeginPhase: p.BeginPhase, BeginStep: p.BeginStep, BeginAgent: p.BeginAgent, BeginProvider: p.BeginProvider, BeginModel: p.BeginModel,
+		EndExecution: p.EndExecution, EndStatus: p.EndStatus, EndClass: p.EndClass, EndCode: p.EndCode, EndMessage: p.EndMessage,
+		EndCause: p.EndCause, EndOutput: p.EndOutput, Events: p.Events,
+		SetRun: p.SetRun, PlanID: p.PlanID, Phase: p.Phase, Status: p.Status, RetryCount: p.RetryCount, LastHealAction: p.LastHealAction,
+		WaitingFor: p.WaitingFor, ErrorClass: p.ErrorClass, ErrorCode: p.ErrorCode, ErrorMessage: p.ErrorMessage, ErrorCause: p.ErrorCause,
+		Branch: p.Branch, Commit: p.Commit,
+	}
 }
 
 // NotNil returns an empty list for nil, so that JSON has [] and not null.

@@ -41,13 +41,15 @@ func TestAConnectionThatBreaksBetweenACommitAndItsAnswerRepeatsAndLosesNothing(t
 	defer p.mu.Unlock()
 	t.Logf("answers cut off: %v", p.cut)
 	require.Positive(t, p.cut["COMMIT"], "transactions were cut")
-	for _, name := range ownTransactions {
-		require.GreaterOrEqual(t, p.cut[name], 3, "statements that are their own transaction were cut")
+	for name, least := range ownTransactions {
+		require.GreaterOrEqual(t, p.cut[name], least, "statements that are their own transaction were cut: %s", name)
 	}
 }
 
-// ownTransactions are the names of statements that are usually a transaction of their own.
-var ownTransactions = []string{"Record", "BeginCall", "CompleteCallFast", "SaveToolCall"}
+// ownTransactions are the names of statements that are usually a transaction of their own, and how often the answers to
+// each are cut off at least: Record is only sent for the end of a run and for what RecordUsual has declined, such as a
+// repeat after its own answer was cut off.
+var ownTransactions = map[string]int{"RecordUsual": 3, "Record": 1, "BeginCall": 3, "CompleteCallFast": 3, "SaveToolCall": 3}
 
 // cutter is a proxy before a PostgreSQL server.
 type cutter struct {
@@ -203,7 +205,7 @@ func (s *session) answer(to io.Writer, from io.Reader, cuts func(kind string) bo
 func (s *session) own() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, name := range ownTransactions {
+	for name := range ownTransactions {
 		if strings.Contains(s.asked, "-- name: "+name+" ") {
 			return name
 		}

@@ -517,3 +517,98 @@ func (q *Queries) Record(ctx context.Context, arg RecordParams) (RecordRow, erro
 	)
 	return i, err
 }
+
+const recordUsual = `-- name: RecordUsual :one
+SELECT answer::jsonb AS result, ended_phase::text AS ended_phase, ended_seconds::float8 AS ended_seconds
+FROM rgpt_record($1::text, $2::text, $3::bigint, $4::text, $5::bigint, $6::bigint, $7::timestamptz,
+                 $8::text, $9::text, $10::text, $11::text, $12::text,
+                 $13::bigint, $14::text, $15::text, $16::text, $17::text, $18::text,
+                 $19::jsonb, $20::jsonb, $21::boolean, $22::bigint, $23::text, $24::text, $25::int,
+                 $26::text, $27::text, $28::text, $29::text, $30::text, $31::text,
+                 $32::text, $33::text)
+`
+
+type RecordUsualParams struct {
+	WorkflowID     string
+	WorkflowRunID  string
+	Seq            int64
+	Signature      string
+	Task           int64
+	RunID          int64
+	At             time.Time
+	BeginPhase     string
+	BeginStep      string
+	BeginAgent     string
+	BeginProvider  string
+	BeginModel     string
+	EndExecution   int64
+	EndStatus      string
+	EndClass       string
+	EndCode        string
+	EndMessage     string
+	EndCause       string
+	EndOutput      json.RawMessage
+	Events         json.RawMessage
+	SetRun         bool
+	PlanID         int64
+	Phase          string
+	Status         string
+	RetryCount     int32
+	LastHealAction string
+	WaitingFor     string
+	ErrorClass     string
+	ErrorCode      string
+	ErrorMessage   string
+	ErrorCause     string
+	Branch         string
+	Commit         string
+}
+
+type RecordUsualRow struct {
+	Result       json.RawMessage
+	EndedPhase   string
+	EndedSeconds float64
+}
+
+// What Record does with a usual record, without LockRun and ForgetRecords. No row: nothing has changed, and Record
+// decides.
+func (q *Queries) RecordUsual(ctx context.Context, arg RecordUsualParams) (RecordUsualRow, error) {
+	row := q.db.QueryRow(ctx, recordUsual,
+		arg.WorkflowID,
+		arg.WorkflowRunID,
+		arg.Seq,
+		arg.Signature,
+		arg.Task,
+		arg.RunID,
+		arg.At,
+		arg.BeginPhase,
+		arg.BeginStep,
+		arg.BeginAgent,
+		arg.BeginProvider,
+		arg.BeginModel,
+		arg.EndExecution,
+		arg.EndStatus,
+		arg.EndClass,
+		arg.EndCode,
+		arg.EndMessage,
+		arg.EndCause,
+		arg.EndOutput,
+		arg.Events,
+		arg.SetRun,
+		arg.PlanID,
+		arg.Phase,
+		arg.Status,
+		arg.RetryCount,
+		arg.LastHealAction,
+		arg.WaitingFor,
+		arg.ErrorClass,
+		arg.ErrorCode,
+		arg.ErrorMessage,
+		arg.ErrorCause,
+		arg.Branch,
+		arg.Commit,
+	)
+	var i RecordUsualRow
+	err := row.Scan(&i.Result, &i.EndedPhase, &i.EndedSeconds)
+	return i, err
+}

@@ -348,3 +348,14 @@ UNION ALL
 SELECT p.result::jsonb, u.open, o.executions, false, false, false, '', 0, '' FROM prior p CROSS JOIN used u CROSS JOIN open_unneeded o
 UNION ALL
 SELECT '{}', 0, '{}', true, false, false, '', 0, '' FROM overtaken;
+
+-- name: RecordUsual :one
+-- What Record does with a usual record, without LockRun and ForgetRecords. No row: nothing has changed, and Record
+-- decides.
+SELECT answer::jsonb AS result, ended_phase::text AS ended_phase, ended_seconds::float8 AS ended_seconds
+FROM rgpt_record(@workflow_id::text, @workflow_run_id::text, @seq::bigint, @signature::text, @task::bigint, @run_id::bigint, @at::timestamptz,
+                 @begin_phase::text, @begin_step::text, @begin_agent::text, @begin_provider::text, @begin_model::text,
+                 @end_execution::bigint, @end_status::text, @end_class::text, @end_code::text, @end_message::text, @end_cause::text,
+                 sqlc.narg(end_output)::jsonb, @events::jsonb, @set_run::boolean, @plan_id::bigint, @phase::text, @status::text, @retry_count::int,
+                 @last_heal_action::text, @waiting_for::text, @error_class::text, @error_code::text, @error_message::text, @error_cause::text,
+                 @branch::text, @commit::text);
