@@ -89,77 +89,138 @@ func (b *batch) send(ctx context.Context) (pgx.BatchResults, error) {
 	return results, nil
 }
 
-// readTogether makes several reads in one round trip, which sqlc cannot express. Each is one query, in the order
-// given; sent to a pool, a query sees what was committed before it began, so a later one sees no less than an earlier
-// one. A read is called twice: to find out its query, which then fails, and to read its result. The error is that of the
-// first read that fails.
+// readTogether makes several reads in one round trip, which sqlc cannot express. The queries run in the order given; sent
+// to a pool, a query sees what was committed before it began, so a later one sees no less than an earlier one. A read is
+// called twice: to find out its query, which then fails, and to read its result. The error is that of the first read that
+// fails.
 func readTogether(ctx context.Context, to sender, reads ...func(*db.Queries) error) error {
+	return together(ctx, to, db.New, reads)
+}
+
+// together is readTogether for reads by means of any type that sends its queries to a connection. Further statements, whose
+// results do not matter unless they fail, follow in the same round trip.
+func together[T any](ctx context.Context, to sender, by func(db.DBTX) T, reads []func(T) error, more ...string) error {
 	var all asked
-	for _, read := range reads {
-		_ = read(db.New(&all)) // errAsked
+	ends := make([]int, len(reads))
+	for i, read := range reads {
+		_ = read(by(&all)) // errAsked
+		ends[i] = len(all.queries)
 	}
-	results := to.SendBatch(ctx, &all.Batch)
-	for _, read := range reads {
-		if err := read(db.New(answers{results})); err != nil {
-			_ = results.Close() // repeats err
+	for _, sql := range more {
+		all.Queue(sql)
+	}
+	if all.Len() == 0 {
+		return nil
+	}
+	got := &answers{BatchResults: to.SendBatch(ctx, &all.Batch), queries: all.queries}
+	for i, read := range reads {
+		err := read(by(got))
+		if err == nil && got.next != ends[i] {
+			err = errAskedOther
+		}
+		if err != nil {
+			_ = got.Close() // repeats err, or is about a later query
 			return err
 		}
 	}
-	return results.Close()
+	return got.Close()
 }
 
-// errAsked is what a read gets whose query is not sent yet.
-var errAsked = errors.New("the query is not sent yet")
+var (
+	// errAsked is what a read gets whose query is not sent yet.
+	errAsked = errors.New("the query is not sent yet")
+	// errAskedOther is the error of a read that would get the result of another query.
+	errAskedOther = errors.New("a read that shares a round trip made other queries than when it was asked for them; make each query that depends on another one a read of its own, in a later round trip")
+)
 
 // asked notes queries.
-type asked struct{ pgx.Batch }
+type asked struct {
+	pgx.Batch
+	queries []string
+}
+
+func (a *asked) note(sql string, args []any) error {
+	a.Queue(sql, args...)
+	a.queries = append(a.queries, sql)
+	return errAsked
+}
 
 func (a *asked) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	a.Queue(sql, args...)
-	return pgconn.CommandTag{}, errAsked
+	return pgconn.CommandTag{}, a.note(sql, args)
 }
 
 func (a *asked) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	a.Queue(sql, args...)
-	return nil, errAsked
+	return nil, a.note(sql, args)
 }
 
 func (a *asked) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
-	a.Queue(sql, args...)
-	return a
+	return noRow{a.note(sql, args)}
 }
 
+// noRow is a row that cannot be read.
+type noRow struct{ err error }
+
 // Scan implements pgx.Row.
-func (*asked) Scan(...any) error { return errAsked }
+func (r noRow) Scan(...any) error { return r.err }
 
 // answers are the results of the queries that were noted, in the same order.
-type answers struct{ pgx.BatchResults }
+type answers struct {
+	pgx.BatchResults
+	queries []string
+	next    int
+}
 
-func (a answers) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+// advance returns an error unless the next result is that of a query.
+func (a *answers) advance(sql string) error {
+	if a.next == len(a.queries) || a.queries[a.next] != sql {
+		return errAskedOther
+	}
+	a.next++
+	return nil
+}
+
+func (a *answers) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, error) {
+	if err := a.advance(sql); err != nil {
+		return pgconn.CommandTag{}, err
+	}
 	return a.BatchResults.Exec()
 }
 
-func (a answers) Query(context.Context, string, ...any) (pgx.Rows, error) {
+func (a *answers) Query(_ context.Context, sql string, _ ...any) (pgx.Rows, error) {
+	if err := a.advance(sql); err != nil {
+		return nil, err
+	}
 	return a.BatchResults.Query()
 }
 
-func (a answers) QueryRow(context.Context, string, ...any) pgx.Row { return a.BatchResults.QueryRow() }
+func (a *answers) QueryRow(_ context.Context, sql string, _ ...any) pgx.Row {
+	if err := a.advance(sql); err != nil {
+		return noRow{err}
+	}
+	return a.BatchResults.QueryRow()
+}
 
 // shortTx is a transaction without round trips of its own: it begins with its first batch and is
 // committed with its last one. The rows that it locks are thus locked for less time.
 type shortTx struct {
-	conn *pgxpool.Conn
-	open bool
+	conn  *pgxpool.Conn
+	begin string // the statement that begins it
+	open  bool
 }
 
 // inShortTx calls fn in a transaction. It is rolled back unless fn commits a batch.
 func (s *Store) inShortTx(ctx context.Context, fn func(*shortTx) error) error {
+	return s.inShortTxOf(ctx, "begin", fn)
+}
+
+// inShortTxOf is inShortTx with the statement that begins the transaction.
+func (s *Store) inShortTxOf(ctx context.Context, begin string, fn func(*shortTx) error) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	t := &shortTx{conn: conn}
+	t := &shortTx{conn: conn, begin: begin}
 	err = fn(t)
 	if t.open {
 		// If this fails, the pool closes the connection, which also rolls back.
@@ -174,7 +235,7 @@ func (t *shortTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults 
 		return t.conn.SendBatch(ctx, b)
 	}
 	t.open = true
-	b.QueuedQueries = slices.Insert(b.QueuedQueries, 0, &pgx.QueuedQuery{SQL: "begin"})
+	b.QueuedQueries = slices.Insert(b.QueuedQueries, 0, &pgx.QueuedQuery{SQL: t.begin})
 	results := t.conn.SendBatch(ctx, b)
 	_, _ = results.Exec() // the next result repeats its error
 	return results

@@ -169,6 +169,29 @@ func (s *Store) Snapshot(ctx context.Context, fn func(*Store) error) error {
 	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error { return fn(&Store{reads: tx, q: db.New(tx), baselines: s.baselines}) })
 }
 
+// A Read reads something from a store with at most one query. It may be called several times, and assigns what it has read.
+type Read = func(*Store) error
+
+// SnapshotTogether makes reads as of one moment, like Snapshot, but those of a stage in one round trip, in the order given.
+// A stage returns its reads, which may depend on what earlier stages have read. To find out its query, a read is called
+// before there is a result; the query then fails. The error is that of the first read that fails.
+func (s *Store) SnapshotTogether(ctx context.Context, stages ...func() []Read) error {
+	by := func(c db.DBTX) *Store { return &Store{q: db.New(c), baselines: s.baselines} }
+	return s.inShortTxOf(ctx, "begin isolation level repeatable read read only", func(tx *shortTx) error {
+		for i, stage := range stages {
+			var end []string
+			if i == len(stages)-1 {
+				end = append(end, "commit")
+			}
+			if err := together(ctx, tx, by, stage(), end...); err != nil {
+				return err
+			}
+		}
+		tx.open = false
+		return nil
+	})
+}
+
 // parse reads a connection URL. Its error shows no password.
 func parse(url string) (*pgxpool.Config, error) {
 	if url == "" { // otherwise pgx would try PostgreSQL's own variables and sockets

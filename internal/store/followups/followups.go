@@ -36,10 +36,24 @@ type Lineage struct {
 
 // Of returns how a run is related to others.
 func Of(ctx context.Context, st *store.Store, run store.Run) (Lineage, error) {
-	out := Lineage{FollowUps: []Related{}, Forks: []Related{}}
-	rows, err := st.Queries().RunsAfter(ctx, db.RunsAfterParams{RunID: run.ID, Most: maxRelated})
+	out, err := After(ctx, st, run.ID)
 	if err != nil {
-		return out, dberr.Explain(err, "read which runs continue from run %d", run.ID)
+		return out, err
+	}
+	for _, read := range out.Before(ctx, run) {
+		if err := read(st); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// After returns which runs continue from a run, in one query.
+func After(ctx context.Context, st *store.Store, run int64) (Lineage, error) {
+	out := Lineage{FollowUps: []Related{}, Forks: []Related{}}
+	rows, err := st.Queries().RunsAfter(ctx, db.RunsAfterParams{RunID: run, Most: maxRelated})
+	if err != nil {
+		return out, dberr.Explain(err, "read which runs continue from run %d", run)
 	}
 	for _, r := range rows {
 		related := Related{RunID: r.ID, Status: contract.Status(r.Status), GoalTitle: r.GoalTitle, Commit: r.ReleaseCommit}
@@ -49,15 +63,22 @@ func Of(ctx context.Context, st *store.Store, run store.Run) (Lineage, error) {
 			out.Forks = append(out.Forks, related)
 		}
 	}
+	return out, nil
+}
+
+// Before returns the reads that add the runs from which a run continues.
+func (l *Lineage) Before(ctx context.Context, run store.Run) []store.Read {
+	var reads []store.Read
+	add := func(to **Related, id int64) {
+		reads = append(reads, func(st *store.Store) (err error) { *to, err = one(ctx, st, id); return err })
+	}
 	if f := run.Settings.FollowUp; f != nil && f.Branch != "" {
-		if out.Follows, err = one(ctx, st, f.RunID); err != nil {
-			return out, err
-		}
+		add(&l.Follows, f.RunID)
 	}
 	if f := run.Settings.Fork; f != nil {
-		out.ForkOf, err = one(ctx, st, f.RunID)
+		add(&l.ForkOf, f.RunID)
 	}
-	return out, err
+	return reads
 }
 
 // one returns a run, nil if it does not exist any more.

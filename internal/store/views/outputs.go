@@ -23,22 +23,28 @@ func (v *Views) Outputs(ctx context.Context, runID int64) (Outputs, error) {
 	return Outputs{row.PlannerOutput, row.BuilderOutput, row.TesterOutput, row.ReleaserOutput}, dberr.OfRun(err, runID, "read the outputs of run %d", runID)
 }
 
-// outputs adds data from separate tables to the outputs of phases: the plan, the test cases and the
+// planIfAny returns the plan of a run; nil: it has none yet.
+func (v *Views) planIfAny(ctx context.Context, runID int64) (*contract.Plan, error) {
+	plan, err := v.store.Plan(ctx, runID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil //nolint:nilnil // as documented
+	}
+	return &plan, err
+}
+
+// addToOutputs adds data from separate tables to the outputs of phases: the plan, the test cases and the
 // names of the tester's artifacts.
-func (v *Views) outputs(ctx context.Context, d *RunDetails) error {
-	plan, err := v.store.Plan(ctx, d.ID)
-	switch {
-	case err == nil:
-		if d.PlannerOutput, err = with(d.PlannerOutput, map[string]any{"plan": plan}); err != nil {
+func addToOutputs(d *RunDetails, plan *contract.Plan, checks []store.Check) (err error) {
+	if plan != nil {
+		if d.PlannerOutput, err = with(d.PlannerOutput, map[string]any{"plan": *plan}); err != nil {
 			return err
 		}
-	case !errors.Is(err, store.ErrNotFound):
-		return err
 	}
-	result, ran, err := v.testResult(ctx, d)
-	if err != nil || !ran {
-		return err
+	tested := lastTested(d.Executions)
+	if tested == 0 {
+		return nil
 	}
+	result := testResult(d, tested, checks)
 	more := map[string]any{"summary": result.Summary, "results": result.Results, "artifacts": result.Artifacts}
 	if result.Coverage != nil {
 		more["coverage"] = result.Coverage
@@ -47,22 +53,19 @@ func (v *Views) outputs(ctx context.Context, d *RunDetails) error {
 	return err
 }
 
-// testResult summarizes the last execution of the tester. It returns false if there is none yet.
-func (v *Views) testResult(ctx context.Context, d *RunDetails) (contract.TestResult, bool, error) {
-	out := contract.TestResult{Results: []contract.TestCase{}, Artifacts: []string{}}
-	var last int64
-	for _, e := range d.Executions {
+// lastTested returns the last execution of the tester; 0: there is none yet.
+func lastTested(executions []store.Execution) (last int64) {
+	for _, e := range executions {
 		if e.Phase == contract.PhaseTester && e.Step == "" {
 			last = e.ID
 		}
 	}
-	if last == 0 {
-		return out, false, nil
-	}
-	checks, err := v.store.Checks(ctx, last)
-	if err != nil {
-		return out, false, err
-	}
+	return last
+}
+
+// testResult summarizes an execution of the tester.
+func testResult(d *RunDetails, execution int64, checks []store.Check) contract.TestResult {
+	out := contract.TestResult{Results: []contract.TestCase{}, Artifacts: []string{}}
 	var all []contract.CheckResult
 	for _, c := range checks {
 		all = append(all, c.Result)
@@ -73,12 +76,12 @@ func (v *Views) testResult(ctx context.Context, d *RunDetails) (contract.TestRes
 		out.Results = append(out.Results, c.Cases...)
 	}
 	for _, a := range d.Artifacts {
-		if a.ExecutionID == last && strings.HasPrefix(a.Name, "tester/") {
+		if a.ExecutionID == execution && strings.HasPrefix(a.Name, "tester/") {
 			out.Artifacts = append(out.Artifacts, a.Name)
 		}
 	}
 	out.Coverage = contract.MergeCoverage(all)
-	return out, true, nil
+	return out
 }
 
 // with adds keys to a JSON object, which may be missing.

@@ -77,11 +77,15 @@ func (v *Views) PreparationEvents(ctx context.Context, runID int64) ([]contract.
 // Preparation returns the state of a run's environment and baseline.
 func (v *Views) Preparation(ctx context.Context, run store.Run) (Preparation, error) {
 	events, err := v.PreparationEvents(ctx, run.ID)
+	return preparationOf(events, run), err
+}
+
+func preparationOf(events []contract.Event, run store.Run) Preparation {
 	p := PreparationOf(events, run.Status.Terminal())
 	if p.Environment != nil {
 		p.Environment.SetupID = run.SetupID
 	}
-	return p, err
+	return p
 }
 
 // PreparationOf reads events about a run's environment and baseline. The latest events of each kind

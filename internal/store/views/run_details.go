@@ -107,28 +107,30 @@ func (b BudgetState) Left() string {
 
 // Budgets returns the states of budgets.
 func (v *Views) Budgets(ctx context.Context, scopes []store.Scope) ([]BudgetState, error) {
-	out := make([]BudgetState, 0, len(scopes))
-	for _, scope := range scopes {
-		b, err := v.store.Budget(ctx, scope.Kind, scope.Key)
-		if err != nil {
+	out := make([]BudgetState, len(scopes))
+	for i, scope := range scopes {
+		var err error
+		if out[i], err = v.budget(ctx, scope); err != nil {
 			return nil, err
 		}
-		out = append(out, BudgetState{Budget: b, LimitTokens: scope.LimitTokens, LimitMicros: scope.LimitMicros})
 	}
 	return out, nil
 }
 
+func (v *Views) budget(ctx context.Context, scope store.Scope) (BudgetState, error) {
+	b, err := v.store.Budget(ctx, scope.Kind, scope.Key)
+	return BudgetState{Budget: b, LimitTokens: scope.LimitTokens, LimitMicros: scope.LimitMicros}, err
+}
+
 // RunDetails returns the whole run as of one moment, or ErrNotFound.
 func (v *Views) RunDetails(ctx context.Context, id int64) (RunDetails, error) {
-	return v.snapshot(ctx, id, allEvents)
+	return v.details(ctx, &detailReads{id: id, allEvents: true})
 }
 
 // RecentDetails is like RunDetails, with only the last events, at most 1000, for pages about long
 // runs.
 func (v *Views) RecentDetails(ctx context.Context, id int64, events int) (RunDetails, error) {
-	return v.snapshot(ctx, id, func(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error) {
-		return st.Events(ctx, run.ID, max(0, run.EventSeq-int64(events)), events)
-	})
+	return v.details(ctx, &detailReads{id: id, lastEvents: events})
 }
 
 // Hold returns the hold that keeps the files of a run; nil if it has none.
@@ -136,102 +138,127 @@ func (v *Views) Hold(ctx context.Context, id int64) (*retain.Hold, error) {
 	return retain.New(v.store).HoldOf(ctx, id)
 }
 
-type eventReader func(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error)
-
-// snapshot reads a run as of one moment, with the events that the caller selects.
-func (v *Views) snapshot(ctx context.Context, id int64, events eventReader) (d RunDetails, err error) {
-	err = v.store.Snapshot(ctx, func(st *store.Store) error {
-		d, err = New(st).details(ctx, id, events)
-		return err
-	})
-	return d, dberr.OfRun(err, id, "read run %d", id)
+func (v *Views) details(ctx context.Context, r *detailReads) (RunDetails, error) {
+	err := v.store.SnapshotTogether(ctx,
+		func() []store.Read { return append(r.parts(ctx), r.people(ctx)...) },
+		func() []store.Read { return r.rest(ctx) },
+	)
+	if err == nil {
+		err = r.combine()
+	}
+	return r.d, dberr.OfRun(err, r.id, "read run %d", r.id)
 }
 
-// details reads the parts one by one; the transaction makes them consistent.
-func (v *Views) details(ctx context.Context, id int64, events eventReader) (d RunDetails, err error) {
-	if d.Run, err = v.store.Run(ctx, id); err != nil {
-		return d, err
-	}
-	outputs, err := v.Outputs(ctx, id)
-	if err != nil {
-		return d, err
-	}
-	d.PlannerOutput, d.BuilderOutput, d.TesterOutput, d.ReleaserOutput = outputs.Planner, outputs.Builder, outputs.Tester, outputs.Releaser
-	if d.Executions, err = v.store.Executions(ctx, id); err != nil {
-		return d, err
-	}
-	if d.Events, err = events(ctx, v.store, d.Run); err != nil {
-		return d, err
-	}
-	prepared, err := v.Preparation(ctx, d.Run)
-	if err != nil {
-		return d, err
-	}
-	d.Environment, d.Baseline = prepared.Environment, prepared.Baseline
-	if d.Findings, err = v.store.Findings(ctx, id); err != nil {
-		return d, err
-	}
-	if d.Artifacts, err = v.store.Artifacts(ctx, id); err != nil {
-		return d, err
-	}
-	if d.Lineage, err = followups.Of(ctx, v.store, d.Run); err != nil {
-		return d, err
-	}
-	if d.Hold, err = v.Hold(ctx, id); err != nil {
-		return d, err
-	}
-	if d.Usage, err = v.store.Usage(ctx, id); err != nil {
-		return d, err
-	}
-	if d.Budgets, err = v.Budgets(ctx, store.RunScopes(id, d.Settings.RunBudget)); err != nil {
-		return d, err
-	}
-	if err := v.people(ctx, id, &d); err != nil {
-		return d, err
-	}
-	if d.WaitingCalls, err = v.WaitingCalls(ctx, id); err != nil {
-		return d, err
-	}
-	return d, v.outputs(ctx, &d)
+// detailReads read the parts of a run's details, in two round trips: the second one has those that depend on others.
+type detailReads struct {
+	id         int64
+	allEvents  bool
+	lastEvents int // unless all are read
+
+	d           RunDetails
+	outputs     Outputs
+	preparation []contract.Event
+	reminders   reminders
+	plan        *contract.Plan
+	checks      []store.Check // of the last execution of the tester
+	pages       [][]contract.Event
 }
 
-// people reads phases, heals, questions to people, verdicts of the gate, and costs.
-func (v *Views) people(ctx context.Context, id int64, d *RunDetails) error {
-	var err error
-	if d.Phases, err = v.Phases(ctx, id); err != nil {
-		return err
+// eventPage is the number of events that one query reads, at most.
+const eventPage = 1000
+
+// read returns a read that assigns what a function returns.
+func read[T any](to *T, get func(*Views) (T, error)) store.Read {
+	return func(st *store.Store) (err error) { *to, err = get(New(st)); return err }
+}
+
+// parts returns the reads of what depends on no other part, except those of people.
+func (r *detailReads) parts(ctx context.Context) []store.Read {
+	reads := []store.Read{
+		read(&r.d.Run, func(v *Views) (store.Run, error) { return v.store.Run(ctx, r.id) }),
+		read(&r.outputs, func(v *Views) (Outputs, error) { return v.Outputs(ctx, r.id) }),
+		read(&r.d.Executions, func(v *Views) ([]store.Execution, error) { return v.store.Executions(ctx, r.id) }),
+		read(&r.preparation, func(v *Views) ([]contract.Event, error) { return v.PreparationEvents(ctx, r.id) }),
+		read(&r.d.Findings, func(v *Views) ([]store.Finding, error) { return v.store.Findings(ctx, r.id) }),
+		read(&r.d.Artifacts, func(v *Views) ([]contract.Artifact, error) { return v.store.Artifacts(ctx, r.id) }),
+		read(&r.d.Lineage, func(v *Views) (followups.Lineage, error) { return followups.After(ctx, v.store, r.id) }),
+		read(&r.d.Hold, func(v *Views) (*retain.Hold, error) { return v.Hold(ctx, r.id) }),
+		read(&r.d.Usage, func(v *Views) (contract.Usage, error) { return v.store.Usage(ctx, r.id) }),
+		read(&r.d.ModelUsage, func(v *Views) ([]ModelUsage, error) { return v.ModelUsage(ctx, r.id) }),
+		read(&r.d.WaitingCalls, func(v *Views) ([]providers.Waiting, error) { return v.WaitingCalls(ctx, r.id) }),
+		read(&r.plan, func(v *Views) (*contract.Plan, error) { return v.planIfAny(ctx, r.id) }),
 	}
-	if d.SelfHealEvents, err = v.store.Heals(ctx, id); err != nil {
-		return err
+	if r.allEvents {
+		reads = append(reads, read(&r.d.Events, func(v *Views) ([]contract.Event, error) { return v.store.Events(ctx, r.id, 0, eventPage) }))
 	}
-	asked, err := v.reminders(ctx, id)
-	if err != nil {
-		return err
+	return reads
+}
+
+// people returns the reads of phases, heals, questions to people, and what was said about the change.
+func (r *detailReads) people(ctx context.Context) []store.Read {
+	return []store.Read{
+		read(&r.d.Phases, func(v *Views) ([]PhaseAttempt, error) { return v.Phases(ctx, r.id) }),
+		read(&r.d.SelfHealEvents, func(v *Views) ([]store.HealEvent, error) { return v.store.Heals(ctx, r.id) }),
+		read(&r.reminders, func(v *Views) (reminders, error) { return v.reminders(ctx, r.id) }), // before what is asked
+		read(&r.d.Approvals, func(v *Views) ([]Approval, error) { return v.approvals(ctx, r.id, r.reminders) }),
+		read(&r.d.Interventions, func(v *Views) ([]Intervention, error) { return v.remindedInterventions(ctx, r.id, r.reminders) }),
+		read(&r.d.Gate, func(v *Views) ([]contract.GateRecord, error) { return verdicts.Of(ctx, v.store, r.id) }),
+		read(&r.d.Reviews, func(v *Views) ([]contract.ReviewRecord, error) { return verdicts.Reviews(ctx, v.store, r.id) }),
+		read(&r.d.PullRequests, func(v *Views) ([]contract.PullRequest, error) { return pullrequests.Of(ctx, v.store, r.id) }),
 	}
-	if d.Approvals, err = v.approvals(ctx, id, asked); err != nil {
-		return err
+}
+
+// rest returns the reads of what depends on the run, its executions or its first events.
+func (r *detailReads) rest(ctx context.Context) []store.Read {
+	reads := r.d.Lineage.Before(ctx, r.d.Run)
+	scopes := store.RunScopes(r.id, r.d.Settings.RunBudget)
+	r.d.Budgets = make([]BudgetState, len(scopes))
+	for i, scope := range scopes {
+		reads = append(reads, read(&r.d.Budgets[i], func(v *Views) (BudgetState, error) { return v.budget(ctx, scope) }))
 	}
-	interventions, err := v.q.ManualInterventions(ctx, id)
-	if err != nil {
-		return err
+	if tested := lastTested(r.d.Executions); tested != 0 {
+		reads = append(reads, read(&r.checks, func(v *Views) ([]store.Check, error) { return v.store.Checks(ctx, tested) }))
 	}
-	d.Interventions = rowconv.Convert(interventions, func(r db.ManualInterventionsRow) Intervention {
+	if !r.allEvents {
+		after := max(0, r.d.EventSeq-int64(r.lastEvents))
+		return append(reads, read(&r.d.Events, func(v *Views) ([]contract.Event, error) { return v.store.Events(ctx, r.id, after, r.lastEvents) }))
+	}
+	if len(r.d.Events) == eventPage {
+		first := r.d.Events[eventPage-1].Seq
+		r.pages = make([][]contract.Event, (r.d.EventSeq-first+eventPage-1)/eventPage)
+		for i := range r.pages {
+			after := first + int64(i)*eventPage
+			reads = append(reads, read(&r.pages[i], func(v *Views) ([]contract.Event, error) { return v.store.Events(ctx, r.id, after, eventPage) }))
+		}
+	}
+	return reads
+}
+
+// combine completes the details with what depends on several reads.
+func (r *detailReads) combine() error {
+	for _, page := range r.pages {
+		last := r.d.Events[len(r.d.Events)-1].Seq
+		for _, e := range page {
+			if e.Seq > last { // if numbers are missing, pages overlap
+				r.d.Events = append(r.d.Events, e)
+			}
+		}
+	}
+	prepared := preparationOf(r.preparation, r.d.Run)
+	r.d.Environment, r.d.Baseline = prepared.Environment, prepared.Baseline
+	describeApprovals(r.d.Approvals, r.d.Gate)
+	r.d.PlannerOutput, r.d.BuilderOutput, r.d.TesterOutput, r.d.ReleaserOutput = r.outputs.Planner, r.outputs.Builder, r.outputs.Tester, r.outputs.Releaser
+	return addToOutputs(&r.d, r.plan, r.checks)
+}
+
+// remindedInterventions is Interventions with the kinds and the reminders.
+func (v *Views) remindedInterventions(ctx context.Context, id int64, asked reminders) ([]Intervention, error) {
+	rows, err := v.q.ManualInterventions(ctx, id)
+	return rowconv.Convert(rows, func(r db.ManualInterventionsRow) Intervention {
 		i := interventionOf(r.ManualIntervention, r.Kind)
 		i.Reminders = asked.of(contract.InterventionID(id, i.Number), i.Deadline)
 		return i
-	})
-	if d.Gate, err = verdicts.Of(ctx, v.store, id); err != nil {
-		return err
-	}
-	describeApprovals(d.Approvals, d.Gate)
-	if d.Reviews, err = verdicts.Reviews(ctx, v.store, id); err != nil {
-		return err
-	}
-	if d.PullRequests, err = pullrequests.Of(ctx, v.store, id); err != nil {
-		return err
-	}
-	d.ModelUsage, err = v.ModelUsage(ctx, id)
-	return err
+	}), dberr.Explain(err, "read the interventions of run %d", id)
 }
 
 // approvals reads the questions of a run that are stored as approvals.
@@ -277,21 +304,6 @@ func describeApprovals(approvals []Approval, verdicts []contract.GateRecord) {
 				}
 			}
 		}
-	}
-}
-
-func allEvents(ctx context.Context, st *store.Store, run store.Run) ([]contract.Event, error) {
-	all := []contract.Event{}
-	for {
-		var after int64
-		if len(all) > 0 {
-			after = all[len(all)-1].Seq
-		}
-		page, err := st.Events(ctx, run.ID, after, 1000)
-		if err != nil || len(page) == 0 {
-			return all, err
-		}
-		all = append(all, page...)
 	}
 }
 
