@@ -250,16 +250,23 @@ func (m *Manager) checkFree(ctx context.Context, target source, ref string) erro
 	return nil
 }
 
-// localIDs returns a reference of a repository on this host and those below it, with their commits. It adds
-// those of the others that exist, with "" instead of a commit. Unlike git ls-remote, it reads no other references.
-func (m *Manager) localIDs(ctx context.Context, target source, ref string, others []string) (map[string]string, error) {
+// localIDs returns a reference of a repository on this host and those below it, with their commits. It adds those of
+// the references above it, nearest first, that exist, with any value. Unlike git ls-remote, it reads no other references
+// than those beside it.
+func (m *Manager) localIDs(ctx context.Context, target source, ref string, above []string) (map[string]string, error) {
 	dir, err := m.gitDirOf(ctx, strings.TrimPrefix(target.address, "file://"))
 	if err != nil {
 		return nil, err
 	}
 	// Otherwise, git would look for a repository in the directories above.
 	const here = "--git-dir=."
-	out, err := m.local(ctx, dir, nil, here, "for-each-ref", "--format=%(objectname)%09%(refname)", ref)
+	// The reference one level above costs no process of its own: git reads what is below that anyway. For a reference
+	// further above, git would read everything below it.
+	patterns, others := []string{ref}, above
+	if len(above) > 0 {
+		patterns, others = append(patterns, onlyRef(above[0])), above[1:]
+	}
+	out, err := m.local(ctx, dir, nil, append([]string{here, "for-each-ref", "--format=%(objectname)%09%(refname)"}, patterns...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -275,6 +282,13 @@ func (m *Manager) localIDs(ctx context.Context, target source, ref string, other
 		}
 	}
 	return ids, nil
+}
+
+// onlyRef returns the pattern of git for-each-ref for a reference without those below it. A name matches those below it,
+// too, but a glob matches only whole names, and a backslash makes one. No name contains characters that are special in globs.
+func onlyRef(name string) string {
+	last := len(name) - 1
+	return name[:last] + `\` + name[last:]
 }
 
 // remote resolves a remote specified by a user: a name in the repository's configuration, a URL or

@@ -3,6 +3,7 @@ package workspace
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -313,6 +314,78 @@ func TestABranchInTheWayIsSeenBeforeAnyWork(t *testing.T) {
 	require.True(t, fault.Is(check("rgpt/run-1", linked), contract.CodeBranchConflict))
 	require.NoError(t, os.RemoveAll(repo))
 	require.Error(t, check("rgpt/run-9", ""))
+}
+
+func TestABranchIsFreeExactlyIfGitCanCreateIt(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	for _, name := range []string{
+		"rgpt/run-1", "rgpt/run-3/x", "rgptx", "rgp", "alone", "end!", "end]", "ende", "é", "x/deep/er", "team/app", "refs/heads/shadow", "packed/one", "packed/two/x",
+	} {
+		userGit(t, repo, "branch", name)
+		if name == "packed/two/x" {
+			userGit(t, repo, "pack-refs", "--all")
+		}
+	}
+	userGit(t, repo, "branch", "loose/one")
+	userGit(t, repo, "update-ref", "refs/tags/tagged", "HEAD")
+	userGit(t, repo, "symbolic-ref", "refs/heads/link", "refs/heads/main")
+	m := newManager(t)
+	r, _, err := m.Resolve(t.Context(), repo, "")
+	require.NoError(t, err)
+	free := 0
+	for _, branch := range []string{
+		"rgpt", "rgpt/run-1", "rgpt/run-2", "rgpt/run-1/x", "rgpt/run-3", "rgpt/run-3/y", "rgp/x", "rgptx/run-1", "rgpty/run-1", "alone/x", "alon/x", "alone/x/y/z",
+		"end!/x", "end]/x", "end/x", "end/!", "é/x", "è/x", "x", "x/deep", "x/deep/er", "x/deep/er/still", "x/deep/est", "x/y", "team/app/x", "team/ap/x", "team/apps/x/y",
+		"shadow", "shadow/x", "refs/heads/shadow/x", "packed/one/x", "packed/two", "packed/two/y", "packed", "loose/one/x", "loose/on/x", "tagged", "tagged/x", "link", "link/x", "main/x",
+	} {
+		cmd := exec.Command("git", "branch", branch)
+		cmd.Dir = repo
+		out, created := cmd.CombinedOutput()
+		if created == nil {
+			userGit(t, repo, "branch", "-D", branch)
+			free++
+		}
+		err := m.CheckBranch(t.Context(), r, branch, PublishOptions{})
+		if created == nil {
+			require.NoError(t, err, branch)
+		} else {
+			require.Error(t, err, "%s: %s", branch, out)
+		}
+	}
+	require.Equal(t, 17, free)
+}
+
+// TestABranchBelowABrokenOneIsJudgedByWhetherGitNamesThat: what cannot be read is in nobody's way, but a branch whose commit
+// is lost is still there.
+func TestABranchBelowABrokenOneIsJudgedByWhetherGitNamesThat(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t)
+	r, _, err := m.Resolve(t.Context(), repo, "")
+	require.NoError(t, err)
+	for content, conflict := range map[string]bool{strings.Repeat("12", 20): true, "ref: refs/heads/nowhere": false, "junk": false} {
+		write(t, repo, ".git/refs/heads/rgpt", content+"\n")
+		err := m.CheckBranch(t.Context(), r, "rgpt/run-1", PublishOptions{})
+		require.Equal(t, conflict, fault.Is(err, contract.CodeBranchConflict), "%s: %v", content, err)
+		require.Equal(t, conflict, err != nil, "%s: %v", content, err)
+	}
+}
+
+func TestOneGitProcessReadsWhatIsInTheWayOfABranch(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	program, log := filepath.Join(t.TempDir(), "git"), filepath.Join(t.TempDir(), "log")
+	git, err := exec.LookPath("git")
+	require.NoError(t, err)
+	proctest.WriteProgram(t, program, "#!/bin/sh\necho \"$*\" >> "+log+"\nexec "+git+" \"$@\"\n")
+	m := newManager(t, func(o *Options) { o.Git = program })
+	r, _, err := m.Resolve(t.Context(), repo, "")
+	require.NoError(t, err)
+	require.NoError(t, m.CheckBranch(t.Context(), r, "rgpt/run-1", PublishOptions{}))
+	processes, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(processes), "refs/heads/rgpt"), "%s", processes)
 }
 
 func TestPublishReplacesWhatTheRunReleasedAndNothingElse(t *testing.T) {
