@@ -4,9 +4,11 @@
 -- usual record needs.
 
 -- Applies a record as the query Record does, and returns what that returns, or no row, without any change, if the record
--- is not usual: the query then decides. The caller has checked that it neither finishes its run nor concerns one that is
--- over, and that it has no approval, heal or intervention. It is not usual if
+-- is not usual: the query then decides. The caller has checked that its run does not stay with its branch, and that it has
+-- no approval, heal or intervention. It is not usual if
 --   - its run does not exist or is over;
+--   - it finishes its run, and something of that is left open: another execution, a model call, an approval or an
+--     intervention;
 --   - its workflow run has a record with the same or a later number, a forgotten one, or one of a later task;
 --   - its workflow run was replaced by another one or replaces one, or it comes late to its run;
 --   - the execution to end is not a running one of the run, or has model calls whose outcome is unknown.
@@ -15,7 +17,7 @@ CREATE FUNCTION rgpt_record(sender TEXT, sender_run TEXT, number BIGINT, its_sig
                             begin_phase TEXT, begin_step TEXT, begin_agent TEXT, begin_provider TEXT, begin_model TEXT,
                             end_execution BIGINT, end_status TEXT, end_class TEXT, end_code TEXT, end_message TEXT, end_cause TEXT, end_output JSONB,
                             events JSONB, set_run BOOLEAN, its_plan BIGINT, its_phase TEXT, its_status TEXT, its_retries INT, heal_action TEXT,
-                            waits_for TEXT, its_class TEXT, its_code TEXT, its_message TEXT, its_cause TEXT, branch TEXT, commit_id TEXT)
+                            waits_for TEXT, its_class TEXT, its_code TEXT, its_message TEXT, its_cause TEXT, branch TEXT, commit_id TEXT, finishes BOOLEAN)
 RETURNS TABLE (answer JSONB, ended_phase TEXT, ended_seconds FLOAT8) LANGUAGE plpgsql AS $$
 DECLARE
     of_run RECORD;
@@ -40,6 +42,13 @@ BEGIN
     -- Without any record, there is no forgotten one.
     IF FOUND AND (last.seq < 0 OR last.seq >= number OR its_task > 0 AND last.task > its_task OR EXISTS (
             SELECT FROM orchestrator_records r WHERE r.workflow_id = sender AND r.workflow_run_id = sender_run AND r.seq < 0)) THEN
+        RETURN;
+    END IF;
+    IF finishes AND (
+            EXISTS (SELECT FROM orchestrator_executions e WHERE e.run_id = run AND e.status = 'running' AND e.id <> end_execution)
+            OR EXISTS (SELECT FROM orchestrator_model_calls c WHERE c.run_id = run AND (c.status = 'reserved' OR c.superseded <> '[]'))
+            OR EXISTS (SELECT FROM orchestrator_approvals a WHERE a.run_id = run AND a.status = 'pending')
+            OR EXISTS (SELECT FROM orchestrator_manual_interventions i WHERE i.run_id = run AND i.status = 'open')) THEN
         RETURN;
     END IF;
 
@@ -113,7 +122,7 @@ BEGIN
             release_branch = CASE WHEN branch <> '' THEN branch ELSE r.release_branch END,
             release_commit = CASE WHEN commit_id <> '' THEN commit_id ELSE r.release_commit END,
             started_at = CASE WHEN its_status <> 'pending' THEN coalesce(r.started_at, at) ELSE r.started_at END,
-            finished_at = NULL,
+            finished_at = CASE WHEN finishes THEN at END,
             staying_until = NULL
         WHERE r.id = run;
     ELSIF own THEN

@@ -74,10 +74,10 @@ func (s *Store) record(ctx context.Context, from Source, r contract.Record, usua
 }
 
 // isUsual reports whether RecordUsual can apply a record as far as its content shows: nearly all records only change a
-// run, begin or end an execution, and have events.
+// run, which may end, begin or end an execution, and have events.
 func isUsual(r contract.Record) bool {
-	ends := r.Run != nil && (r.Run.Finished || r.Run.Staying || r.Run.StayingUntil != nil)
-	return !ends && r.Notes["id"] == "" && len(r.Heals) == 0 && len(r.Interventions) == 0
+	stays := r.Run != nil && (r.Run.Staying || r.Run.StayingUntil != nil)
+	return !stays && r.Notes["id"] == "" && len(r.Heals) == 0 && len(r.Interventions) == 0
 }
 
 // recordInFull applies a record whatever it is: it locks the run, and finds out whether the record is a repeat, late or
@@ -193,7 +193,7 @@ func usualParams(p db.RecordParams) db.RecordUsualParams {
 		EndCause: p.EndCause, EndOutput: p.EndOutput, Events: p.Events,
 		SetRun: p.SetRun, PlanID: p.PlanID, Phase: p.Phase, Status: p.Status, RetryCount: p.RetryCount, LastHealAction: p.LastHealAction,
 		WaitingFor: p.WaitingFor, ErrorClass: p.ErrorClass, ErrorCode: p.ErrorCode, ErrorMessage: p.ErrorMessage, ErrorCause: p.ErrorCause,
-		Branch: p.Branch, Commit: p.Commit,
+		Branch: p.Branch, Commit: p.Commit, Finishes: p.Finished,
 	}
 }
 

@@ -231,7 +231,7 @@ func (w *twins) notified(t *rapid.T, i int) (payloads []string) {
 func TestAUsualRecordAndRecordLeaveTheSameRows(t *testing.T) {
 	t.Parallel()
 	w := &twins{databases: [2]*fixture{setup(t), setup(t)}}
-	usual, declined, unusual := 0, 0, 0
+	usual, finished, declined, unusual := 0, 0, 0, 0
 	for i, b := range w.databases {
 		conn, err := pgx.Connect(t.Context(), b.URL)
 		require.NoError(t, err)
@@ -258,6 +258,9 @@ func TestAUsualRecordAndRecordLeaveTheSameRows(t *testing.T) {
 			switch {
 			case err == nil && was:
 				usual++
+				if r.Run != nil && r.Run.Finished {
+					finished++
+				}
 			case store.IsUsual(r):
 				declined++
 			default:
@@ -281,10 +284,51 @@ func TestAUsualRecordAndRecordLeaveTheSameRows(t *testing.T) {
 		}
 		require.Equal(t, w.notified(t, 1), w.notified(t, 0))
 	})
-	t.Logf("usual: %d, declined: %d, unusual by their content: %d", usual, declined, unusual)
+	t.Logf("usual: %d, of which %d finish the run, declined: %d, unusual by their content: %d", usual, finished, declined, unusual)
 	require.Greater(t, usual, 50)
 	require.Greater(t, declined, 50)
 	require.Positive(t, unusual)
+}
+
+func TestARecordThatFinishesARunIsUsualIfNothingOfTheRunIsLeftOpen(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(t *testing.T, b *fixture, e contract.ExecutionRef){
+		"":                  nil,
+		"another execution": func(t *testing.T, b *fixture, _ contract.ExecutionRef) { b.begin(t, contract.PhaseBuilder, "s1") },
+		"a model call of another": func(t *testing.T, b *fixture, _ contract.ExecutionRef) {
+			other := b.begin(t, contract.PhaseBuilder, "s1")
+			_, err := b.ReserveCall(t.Context(), store.Reservation{Execution: other, Turn: 1, Provider: "scripted", Model: "m", Prompt: 50})
+			require.NoError(t, err)
+			execute(t, b.URL, fmt.Sprintf("UPDATE orchestrator_executions SET status = 'failed' WHERE id = %d", other.ID))
+		},
+		"an approval": func(t *testing.T, b *fixture, _ contract.ExecutionRef) {
+			b.Apply(t, contract.Record{Notes: map[string]string{"id": "release", "kind": "release", "status": "pending", "subject": "a"}})
+		},
+		"an intervention": func(t *testing.T, b *fixture, _ contract.ExecutionRef) {
+			b.Apply(t, contract.Record{Interventions: []contract.InterventionNote{{Number: 1, Status: "open", Reason: "no quota", ActionRequired: "wait"}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			e := b.begin(t, contract.PhaseReleaser, "")
+			if open != nil {
+				open(t, b, e)
+			}
+			r := contract.Record{
+				RunID: b.First.ID, Seq: 100, Task: 3, At: time.Now(),
+				Run: &contract.RunChange{Phase: contract.PhaseReleaser, Status: contract.StatusDone, Finished: true},
+				End: &contract.ExecutionEnd{ExecutionID: e.ID, Status: contract.ExecutionCompleted},
+			}
+			_, usual, err := b.RecordReporting(t.Context(), b.Source(), r)
+			require.NoError(t, err)
+			require.Equal(t, open == nil, usual)
+			run, err := b.Run(t.Context(), b.First.ID)
+			require.NoError(t, err)
+			require.Equal(t, contract.StatusDone, run.Status)
+			require.NotNil(t, run.FinishedAt)
+		})
+	}
 }
 
 // BenchmarkUsualRecord applies the records of a step, which begins and ends, by turns with and without RecordUsual, so

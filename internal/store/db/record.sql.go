@@ -525,7 +525,7 @@ FROM rgpt_record($1::text, $2::text, $3::bigint, $4::text, $5::bigint, $6::bigin
                  $13::bigint, $14::text, $15::text, $16::text, $17::text, $18::text,
                  $19::jsonb, $20::jsonb, $21::boolean, $22::bigint, $23::text, $24::text, $25::int,
                  $26::text, $27::text, $28::text, $29::text, $30::text, $31::text,
-                 $32::text, $33::text)
+                 $32::text, $33::text, $34::boolean)
 `
 
 type RecordUsualParams struct {
@@ -562,6 +562,7 @@ type RecordUsualParams struct {
 	ErrorCause     string
 	Branch         string
 	Commit         string
+	Finishes       bool
 }
 
 type RecordUsualRow struct {
@@ -607,6 +608,7 @@ func (q *Queries) RecordUsual(ctx context.Context, arg RecordUsualParams) (Recor
 		arg.ErrorCause,
 		arg.Branch,
 		arg.Commit,
+		arg.Finishes,
 	)
 	var i RecordUsualRow
 	err := row.Scan(&i.Result, &i.EndedPhase, &i.EndedSeconds)

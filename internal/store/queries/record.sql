@@ -358,4 +358,4 @@ FROM rgpt_record(@workflow_id::text, @workflow_run_id::text, @seq::bigint, @sign
                  @end_execution::bigint, @end_status::text, @end_class::text, @end_code::text, @end_message::text, @end_cause::text,
                  sqlc.narg(end_output)::jsonb, @events::jsonb, @set_run::boolean, @plan_id::bigint, @phase::text, @status::text, @retry_count::int,
                  @last_heal_action::text, @waiting_for::text, @error_class::text, @error_code::text, @error_message::text, @error_cause::text,
-                 @branch::text, @commit::text);
+                 @branch::text, @commit::text, @finishes::boolean);
