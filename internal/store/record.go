@@ -26,7 +26,7 @@ type Source struct {
 	WorkflowRunID string
 }
 
-// Record applies one transition of a run, in one transaction and one round trip: the run's row, the
+// Record applies one transition of a run, in one transaction and usually one round trip: the run's row, the
 // execution that begins or ends with its phase, the approval in the notes, and the events.
 // (workflow id, workflow run id, Seq) makes it idempotent: a repeat changes nothing and returns the
 // first result. Records of one run are applied one after the other.

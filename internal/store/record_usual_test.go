@@ -85,9 +85,9 @@ func (w *twins) content(t *rapid.T, r *contract.Record) {
 		r.Run = w.change(t)
 	}
 	if oneIn(t, 3, "begins") {
-		phase := draw(t, "phase", contract.Phases()...)
+		phase := draw(t, "phase", append(contract.Phases(), contract.PhaseBuilder, contract.PhaseBuilder, contract.PhaseBuilder)...)
 		r.Begin = &contract.ExecutionBegin{
-			Phase: phase, Step: draw(t, "step", "", "a", "b"), Agent: contract.AgentOf(phase),
+			Phase: phase, Step: draw(t, "step", "", "", "a", "b"), Agent: contract.AgentOf(phase),
 			Model: contract.ModelChoice{Provider: "scripted", Model: draw(t, "model", "m", "n")},
 		}
 	}
@@ -131,15 +131,14 @@ func (w *twins) change(t *rapid.T) *contract.RunChange {
 	switch {
 	case oneIn(t, 25, "is over"):
 		c.Status, c.Finished = draw(t, "outcome", contract.StatusDone, contract.StatusFailed), true
-		c.Staying = oneIn(t, 3, "stays")
-		if c.Staying {
-			until := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
-			c.StayingUntil = &until
-		}
 	case oneIn(t, 40, "is over without an end"):
 		c.Status = contract.StatusCancelled
 	case oneIn(t, 40, "is invalid"):
 		c.Status = "dreaming"
+	}
+	if oneIn(t, 15, "stays") { // perhaps with an end that the status does not show
+		until := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+		c.Staying, c.StayingUntil, c.Finished = true, &until, c.Finished || oneIn(t, 2, "is finished")
 	}
 	return c
 }
@@ -160,16 +159,22 @@ func (w *twins) end(t *rapid.T) *contract.ExecutionEnd {
 	return e
 }
 
-// calls makes a model call of an execution, which stays open or is completed.
+// calls makes a model call of an execution, which stays open or is completed, perhaps by its second attempt, while the
+// outcome of the first one is unknown.
 func (w *twins) calls(t *rapid.T) {
 	if len(w.executions) == 0 {
 		return
 	}
-	execution, completes := w.executions[len(w.executions)-1], !oneIn(t, 3, "stays open")
+	execution, completes, again := w.executions[len(w.executions)-1], !oneIn(t, 3, "stays open"), oneIn(t, 4, "second attempt")
 	w.turn++
 	for _, b := range w.databases {
-		got, err := b.ReserveCall(context.Background(), store.Reservation{Execution: execution, Turn: w.turn, Provider: "scripted", Model: "m", Prompt: 50})
+		r := store.Reservation{Execution: execution, Turn: w.turn, Provider: "scripted", Model: "m", Prompt: 50}
+		got, err := b.ReserveCall(context.Background(), r)
 		require.NoError(t, err)
+		if again {
+			got, err = b.ReserveCall(context.Background(), r)
+			require.NoError(t, err)
+		}
 		if completes {
 			u := contract.Usage{PromptTokens: 30, CompletionTokens: 7, MicroUSD: 11, EstimatedPrice: w.turn%2 == 0}
 			require.NoError(t, b.CompleteCall(context.Background(), got.ID, u, time.Second, raw(`{}`), nil))
