@@ -349,8 +349,8 @@ func BenchmarkUsualRecord(b *testing.B) {
 	}
 	first, second := setup(b), setup(b)
 	paths := []*path{
-		{fixture: first, name: "usual", record: first.Store.Record},
-		{fixture: second, name: "in-full", record: second.Store.RecordInFull},
+		{fixture: first, name: "usual", record: first.Record},
+		{fixture: second, name: "in-full", record: second.RecordInFull},
 	}
 	for _, p := range paths {
 		p.cpu = -backendCPU(b, p.URL)
