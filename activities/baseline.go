@@ -194,6 +194,9 @@ func (a *Activities) verifyBaseline(ctx context.Context, in contract.VerifyInput
 	if err != nil {
 		return contract.CheckResult{}, err
 	}
+	if err := a.Store.AddArtifacts(ctx, in.Execution.RunID, checked.files); err != nil {
+		return contract.CheckResult{}, err
+	}
 	// An infrastructure failure does not describe the commit, so it is not stored.
 	if fails := checked.result.Code; fails == contract.CodeUnavailable && !checked.result.Skipped {
 		return checked.result, fault.New(contract.ClassInfra, fails, "%s could not run: %s", in.Check.Name, checked.result.Message)
@@ -225,6 +228,7 @@ func (a *Activities) compare(ctx context.Context, run store.Run, settings checks
 	now := verdict.Recorded{Result: c.result, Cases: c.outcome.Cases, Findings: c.outcome.Findings}
 	compared := recorded(b).Compare(now, pins, settings.PinnedTests)
 	if known, ok := b.Check(in.Check.ID); ok && worse(compared) && checks.UsesDatabase(in.Check) && outdated(known) {
+		a.saveFiles(ctx, in, c) // a scan may take long
 		compared = recorded(a.scanBaseAgain(ctx, run, in, b)).Compare(now, pins, settings.PinnedTests)
 	}
 	c.result, c.outcome.Findings = compared.Result, compared.Findings

@@ -3,10 +3,12 @@ package activities_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
@@ -14,7 +16,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/rocketgpt/orchestrator/contract"
+	"github.com/rocketgpt/orchestrator/internal/config"
 	"github.com/rocketgpt/orchestrator/internal/sandbox"
+	"github.com/rocketgpt/orchestrator/internal/storetest"
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
@@ -121,4 +125,53 @@ func TestARepeatedActivityCarriesOutOnlyItsOwnCheck(t *testing.T) {
 	require.Equal(t, in.Check, out.Check)
 	require.Empty(t, out.Others)
 	require.Equal(t, map[string]bool{in.Check.ID: true}, h.results(in.Execution))
+}
+
+func TestACheckItsFilesAndItsOutputAreStoredWhenItHasEnded(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []\n")
+	h.testedBy(checks.Settings{Test: checks.StageSettings{Command: "echo tested", Format: "exit-code"}})
+	in := h.only()
+	_, failure := do[contract.VerifyResult](h, h.Verify, in)
+	require.Nil(t, failure)
+	var together int
+	var shown string
+	storetest.Query(t, h.url, func(ctx context.Context, conn *pgx.Conn) {
+		require.NoError(t, conn.QueryRow(ctx, `SELECT count(*) FROM orchestrator_artifacts a JOIN orchestrator_checks c USING (execution_id)
+			WHERE c.execution_id = $1 AND a.hash = c.log_digest AND a.xmin = c.xmin`, in.Execution.ID).Scan(&together))
+		require.NoError(t, conn.QueryRow(ctx, "SELECT string_agg(text, '' ORDER BY id) FROM orchestrator_outputs WHERE source = $1", in.Check.ID).Scan(&shown))
+	})
+	require.Equal(t, 1, together, "the check and its log are one transaction")
+	require.Contains(t, shown, "tested\n")
+}
+
+func TestTheFilesOfACheckThatCannotBeJudgedAreStored(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t, "  []\n")
+	h.Config.Verification.Test.Command, h.Config.Verification.Security.Enabled = "echo tested", config.Off
+	h.project(map[string]string{"more.txt": "more\n"})
+	h.baselineOfTests()
+	require.NotEmpty(t, h.run.Baseline)
+	in := h.only()
+	storetest.Query(t, h.url, func(ctx context.Context, conn *pgx.Conn) {
+		_, err := conn.Exec(ctx, `UPDATE orchestrator_baselines SET stages = '"damaged"'`)
+		require.NoError(t, err)
+	})
+	_, failure := do[contract.VerifyResult](h, h.Verify, in)
+	require.NotNil(t, failure)
+	require.NotContains(t, h.results(in.Execution), in.Check.ID)
+	files, err := h.Store.Artifacts(t.Context(), h.run.ID)
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(files, func(f contract.Artifact) bool {
+		return f.ExecutionID == in.Execution.ID && f.Type == contract.ArtifactLog
+	}), "%v", files)
+}
+
+// only returns the input of the activity that carries out the first check of the run's commit.
+func (h *fixture) only() contract.VerifyInput {
+	h.t.Helper()
+	e := h.begin(contract.PhaseTester, "")
+	plan, failure := do[contract.TestPlanResult](h, h.PlanTests, contract.TestPlanInput{Execution: e, Workspace: h.repo.Workspace()})
+	require.Nil(h.t, failure)
+	return contract.VerifyInput{Execution: e, Workspace: h.repo.Workspace(), Check: plan.Stages[0][0], Timeout: time.Minute}
 }

@@ -174,9 +174,6 @@ func (a *Activities) adoptCheck(ctx context.Context, in contract.TestPlanInput, 
 			files = append(files, f)
 		}
 	}
-	if err := a.Store.AddArtifacts(ctx, in.Execution.RunID, files); err != nil {
-		return err
-	}
 	findings, err := a.Store.Findings(ctx, in.Execution.RunID)
 	if err != nil {
 		return err
@@ -188,5 +185,5 @@ func (a *Activities) adoptCheck(ctx context.Context, in contract.TestPlanInput, 
 			own = append(own, f.Finding)
 		}
 	}
-	return a.Store.SaveCheck(ctx, in.Execution, c.Result.Check.ID, c.Result, c.Cases, own, c.LogDigest)
+	return a.Store.SaveCheck(ctx, in.Execution, c.Result.Check.ID, c.Result, c.Cases, own, c.LogDigest, files...)
 }

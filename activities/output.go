@@ -100,10 +100,16 @@ func (o *output) flush(all bool) {
 	}
 }
 
+// end begins to publish the rest. wait must follow.
+func (o *output) end() { close(o.stop) }
+
+// wait returns when the rest is published, after end.
+func (o *output) wait() { <-o.stopped }
+
 // close publishes the rest.
 func (o *output) close() {
-	close(o.stop)
-	<-o.stopped
+	o.end()
+	o.wait()
 }
 
 // showText shows what the model writes in a call while it writes it, if anyone watches the run, until

@@ -203,6 +203,7 @@ func (a *Activities) verify(ctx context.Context, in contract.VerifyInput) (contr
 	}
 	cases := c.outcome.Cases
 	if err := a.compare(ctx, c.run, c.settings, in, &c); err != nil {
+		a.saveFiles(ctx, in, &c) // they tell what happened, also if the check cannot be judged
 		return contract.CheckResult{}, err
 	}
 	if in.Execution.Step != "" {
@@ -212,11 +213,20 @@ func (a *Activities) verify(ctx context.Context, in contract.VerifyInput) (contr
 		telemetry.CountFinding(f.Severity, f.Category)
 	}
 	telemetry.CountTests(c.result.Summary)
-	if err := a.Store.SaveCheck(ctx, in.Execution, in.Check.ID, c.result, c.outcome.Cases, c.outcome.Findings, c.log); err != nil {
+	if err := a.Store.SaveCheck(ctx, in.Execution, in.Check.ID, c.result, c.outcome.Cases, c.outcome.Findings, c.log, c.files...); err != nil {
 		return contract.CheckResult{}, err
 	}
 	a.recordTests(ctx, in, c, cases)
 	return c.result, nil
+}
+
+// saveFiles stores the artifacts of a check before its outcome. If that fails, they are stored with it.
+func (a *Activities) saveFiles(ctx context.Context, in contract.VerifyInput, c *checked) {
+	if err := a.Store.AddArtifacts(ctx, in.Execution.RunID, c.files); err != nil {
+		a.Log.WarnContext(ctx, "Could not store the files of a check before its outcome", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
+		return
+	}
+	c.files = nil
 }
 
 // checked is a check that was carried out.
@@ -225,11 +235,11 @@ type checked struct {
 	settings checks.Settings
 	outcome  verify.Outcome
 	result   contract.CheckResult
-	log      string // digest of the output of its commands
+	log      string              // digest of the output of its commands
+	files    []contract.Artifact // not stored yet: they are stored with the outcome
 }
 
-// check carries out a check in the environment of its workspace, and stores its files as artifacts
-// of the run.
+// check carries out a check in the environment of its workspace, and stores the content of its files.
 func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checked, error) {
 	run, err := a.Store.Run(ctx, in.Execution.RunID)
 	if err != nil {
@@ -245,11 +255,19 @@ func (a *Activities) check(ctx context.Context, in contract.VerifyInput) (checke
 	c := checked{run: run, settings: spec.Verification}
 	var kept keptFiles
 	task := a.task(run, spec, in, &kept)
+	task.Keep = func(ctx context.Context, f tester.Files) (err error) {
+		kept, c.files, err = a.putFiles(ctx, in, f)
+		return err
+	}
+	var shown *output
 	task.Follow = func() (func([]byte), func()) {
-		out := a.output(ctx, in.Execution.RunID, in.Check.ID)
-		return out.write, out.close
+		shown = a.output(ctx, in.Execution.RunID, in.Check.ID)
+		return shown.write, shown.end
 	}
 	c.outcome, c.result, err = a.host().Check(ctx, task)
+	if shown != nil {
+		shown.wait() // until now, its end was published beside the work on the files
+	}
 	c.log, c.result.LeftOut = kept.log, kept.leftOut
 	return c, err
 }
@@ -282,24 +300,34 @@ func (a *Activities) task(run store.Run, spec setup.RunSpec, in contract.VerifyI
 	}
 }
 
-// keepFiles stores the log of a check and the files that it produced.
+// keepFiles stores the log of a check and the files that it produced as artifacts of the run.
 func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, f tester.Files) (keptFiles, error) {
+	kept, files, err := a.putFiles(ctx, in, f)
+	if err != nil {
+		return keptFiles{}, err
+	}
+	return kept, a.Store.AddArtifacts(ctx, in.Execution.RunID, files)
+}
+
+// putFiles stores the content of the log of a check and of the files that it produced. It returns their artifacts, which the
+// caller must store soon.
+func (a *Activities) putFiles(ctx context.Context, in contract.VerifyInput, f tester.Files) (keptFiles, []contract.Artifact, error) {
 	prefix := checkPrefix(in)
 	log, err := a.Artifacts.Put(ctx, f.Log)
 	if err != nil {
-		return keptFiles{}, err
+		return keptFiles{}, nil, err
 	}
 	kept := []contract.Artifact{{
 		ExecutionID: in.Execution.ID, Name: prefix + "output.log", Type: contract.ArtifactLog, Size: int64(len(f.Log)), Digest: log,
 	}}
 	files, err := os.OpenRoot(f.Root)
 	if err != nil {
-		return keptFiles{}, fmt.Errorf("open the checkout: %w", err)
+		return keptFiles{}, nil, fmt.Errorf("open the checkout: %w", err)
 	}
 	defer files.Close()
 	requests, err := a.requestsArtifact(ctx, f.Egress, prefix+"network.jsonl")
 	if err != nil {
-		return keptFiles{}, err
+		return keptFiles{}, nil, err
 	}
 	for i := range requests {
 		requests[i].ExecutionID = in.Execution.ID
@@ -307,12 +335,12 @@ func (a *Activities) keepFiles(ctx context.Context, in contract.VerifyInput, f t
 	kept = append(kept, requests...)
 	made, left, err := a.keepMade(ctx, in, f, files)
 	if err != nil {
-		return keptFiles{}, err
+		return keptFiles{}, nil, err
 	}
 	for i := range made {
 		made[i].ExecutionID, made[i].Name = in.Execution.ID, prefix+made[i].Name
 	}
-	return keptFiles{log, left}, a.Store.AddArtifacts(ctx, in.Execution.RunID, append(kept, made...))
+	return keptFiles{log, left}, append(kept, made...), nil
 }
 
 // shownLeftOut is how many of the files of a check that were not stored are listed one by one.

@@ -81,6 +81,38 @@ func TestCheckIsReplacedByARepeatAndItsFindingsAreAnnouncedOnce(t *testing.T) {
 	require.ErrorIs(t, b.SaveCheck(t.Context(), contract.ExecutionRef{ID: 4711, RunID: b.First.ID}, "x", contract.CheckResult{Check: check}, nil, nil, ""), store.ErrNotFound)
 }
 
+func TestACheckAndItsFilesAreStoredAllOrNothingWithTheirEventsOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	execution := b.begin(t, contract.PhaseTester, "")
+	check := contract.Check{ID: "test-go-1", Category: contract.CategoryTest}
+	finding := contract.Finding{Severity: contract.SeverityMajor, Category: contract.CategoryTest, Message: "one"}
+	save := func(e contract.ExecutionRef, names ...string) error {
+		var files []contract.Artifact
+		for _, name := range names {
+			files = append(files, contract.Artifact{ExecutionID: execution.ID, Name: name, Type: contract.ArtifactLog, Digest: "sha256:aa"})
+		}
+		return b.SaveCheck(t.Context(), e, check.ID, contract.CheckResult{Check: check}, nil, []contract.Finding{finding}, "sha256:aa", files...)
+	}
+	require.ErrorIs(t, save(contract.ExecutionRef{ID: 4711, RunID: b.First.ID}, "lost"), store.ErrNotFound)
+	require.ErrorIs(t, save(contract.ExecutionRef{ID: execution.ID, RunID: 4711}, "lost"), store.ErrNotFound)
+	require.NoError(t, save(execution, "log", "made"))
+	require.NoError(t, save(execution, "log", "more"), "a repeat")
+	files, err := b.Artifacts(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	events := b.all(t)
+	requireGapless(t, events)
+	var types []contract.EventType
+	for _, e := range events[1:] {
+		types = append(types, e.Type)
+	}
+	require.Equal(t, []contract.EventType{contract.EventArtifactAdded, contract.EventArtifactAdded, contract.EventFindingAdded, contract.EventArtifactAdded}, types)
+	checks, err := b.Checks(t.Context(), execution.ID)
+	require.NoError(t, err)
+	require.Len(t, checks, 1)
+}
+
 func TestConversationIsReadInTheOrderThatAModelNeeds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -97,8 +97,9 @@ func readTogether(ctx context.Context, to sender, reads ...func(*db.Queries) err
 	return together(ctx, to, db.New, reads)
 }
 
-// together is readTogether for reads by means of any type that sends its queries to a connection. Further statements, whose
-// results do not matter unless they fail, follow in the same round trip.
+// together is readTogether by means of any type that sends its queries to a connection. Queries may also write: sent to a
+// pool, all are one transaction. Further statements, whose results do not matter unless they fail, follow in the same round
+// trip.
 func together[T any](ctx context.Context, to sender, by func(db.DBTX) T, reads []func(T) error, more ...string) error {
 	var all asked
 	ends := make([]int, len(reads))

@@ -34,7 +34,7 @@ type Finding struct {
 // findings are those of each check's latest execution. The start time is computed from the result's
 // duration; the end time is now.
 func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, checkID string, result contract.CheckResult,
-	cases []contract.TestCase, findings []contract.Finding, logDigest string,
+	cases []contract.TestCase, findings []contract.Finding, logDigest string, artifacts ...contract.Artifact,
 ) error {
 	finished := time.Now()
 	p := db.SaveCheckParams{
@@ -55,13 +55,24 @@ func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, 
 	if p.Findings, err = rowconv.Encode(NotNil(findings)); err != nil {
 		return err
 	}
-	q, batch := newBatch(s.pool)
-	batch.queue(
-		q.LockRun(ctx, execution.RunID),
-		q.DropFindings(ctx, db.DropFindingsParams{ExecutionID: execution.ID, CheckID: p.CheckID}),
-		q.ResolveEarlierFindings(ctx, db.ResolveEarlierFindingsParams{RunID: execution.RunID, CheckID: p.CheckID, ExecutionID: execution.ID}),
+	statements := []func(*db.Queries) error{func(q *db.Queries) error { return q.LockRun(ctx, execution.RunID) }}
+	if len(artifacts) > 0 {
+		added := db.AddArtifactsParams{RunID: execution.RunID, EventType: string(contract.EventArtifactAdded)}
+		if added.Artifacts, err = artifactRows(artifacts); err != nil {
+			return err
+		}
+		statements = append(statements, func(q *db.Queries) error { _, err := q.AddArtifacts(ctx, added); return err })
+	}
+	statements = append(statements,
+		func(q *db.Queries) error {
+			return q.DropFindings(ctx, db.DropFindingsParams{ExecutionID: execution.ID, CheckID: p.CheckID})
+		},
+		func(q *db.Queries) error {
+			return q.ResolveEarlierFindings(ctx, db.ResolveEarlierFindingsParams{RunID: execution.RunID, CheckID: p.CheckID, ExecutionID: execution.ID})
+		},
+		func(q *db.Queries) error { _, err := q.SaveCheck(ctx, p); return err },
 	)
-	_, err = q.SaveCheck(ctx, p)
+	err = together(ctx, s.pool, db.New, statements) // a transaction, because it is sent to the pool
 	return dberr.OfRun(err, execution.RunID, "store check %s of execution %d", checkID, execution.ID)
 }
 
