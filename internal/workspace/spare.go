@@ -24,7 +24,7 @@ const spareKey = "spare"
 
 const (
 	// maxDifference and maxDifferenceBytes limit the changed files of which a directory is made to match
-	// another tree in this process; maxDifference also those whose changed lines it counts. Git does more.
+	// another tree in this process; maxDifference also the files of which it counts changed lines. Git does more.
 	maxDifference      = 256
 	maxDifferenceBytes = 8 << 20
 )
