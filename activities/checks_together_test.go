@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -75,21 +74,6 @@ func TestACheckThatCannotRunDoesNotCostTheResultsOfTheOthers(t *testing.T) {
 	in.Others[0].ID = "unknown, too"
 	_, failure = do[contract.VerifyResult](h, h.Verify, in)
 	require.NotNil(t, failure, "none could run")
-}
-
-func TestResultsThatDoNotFitIntoAHistoryTogetherAreLeftOut(t *testing.T) {
-	t.Parallel()
-	h := newFixture(t, "  []\n")
-	in := h.shards(3)
-	for _, c := range []*contract.Check{&in.Check, &in.Others[0]} {
-		c.Name = strings.Repeat("n", contract.PayloadLimit*2/3)
-	}
-	out, failure := do[contract.VerifyResult](h, h.Verify, in)
-	require.Nil(t, failure)
-	require.Equal(t, in.Check, out.Check)
-	require.Len(t, out.Others, 1)
-	require.Equal(t, in.Others[1], out.Others[0].Check, "it fits beside the first")
-	require.Len(t, h.results(in.Execution), 3, "all are stored")
 }
 
 func TestAPanicOfACheckBesideOthersDoesNotEndTheWorker(t *testing.T) {

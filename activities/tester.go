@@ -123,8 +123,7 @@ func specOf(run store.Run) (setup.RunSpec, error) {
 }
 
 // Verify carries out checks in parallel, each on its own clean checkout: the one of the input and, if the activity is
-// not repeated, the others. It returns the results that it could get and that fit into a history together, and fails if
-// there are none or if it was stopped.
+// not repeated, the others. It returns the results that it could get, and fails if there are none or if it was stopped.
 func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contract.VerifyResult, error) {
 	others := in.Others
 	in.Others = nil
@@ -149,23 +148,30 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 	}
 	var out contract.VerifyResult
 	for i, err := range errs {
-		next := out
-		if i == 0 {
-			next.CheckResult = results[i]
-		} else {
-			next.Others = append(slices.Clip(out.Others), results[i])
-		}
-		if err == nil {
-			err = temporal.CheckSize("the results of several checks", next)
-		}
-		if err != nil {
-			a.Log.WarnContext(ctx, "A check has no result beside others; it gets an activity of its own",
+		switch {
+		case err != nil:
+			a.Log.WarnContext(ctx, "A check failed to run beside others; it gets an activity of its own",
 				"run", in.Execution.RunID, "execution", in.Execution.ID, "check", all[i].ID, "error", err)
-			continue
+		case i == 0:
+			out.CheckResult = results[i]
+		default:
+			out.Others = append(out.Others, results[i])
 		}
-		out = next
 	}
-	return out, nil
+	return fitting(out), nil
+}
+
+// fitting leaves the coverage out of results that do not fit into a history together: it is their only part that can be
+// long, no workflow reads it, and it is stored with each check.
+func fitting(r contract.VerifyResult) contract.VerifyResult {
+	if temporal.CheckSize("the results of several checks", r) == nil {
+		return r
+	}
+	r.Coverage = nil
+	for i := range r.Others {
+		r.Others[i].Coverage = nil
+	}
+	return r
 }
 
 // recovered turns a panic of a check into its error, with the stack in the log, as Temporal's SDK does for
@@ -220,8 +226,11 @@ func (a *Activities) verify(ctx context.Context, in contract.VerifyInput) (contr
 	return c.result, nil
 }
 
-// saveFiles stores the artifacts of a check before its outcome. If that fails, they are stored with it.
+// saveFiles stores the artifacts of a check before its outcome, also if the check is stopped. If that fails, they are
+// stored with the outcome.
 func (a *Activities) saveFiles(ctx context.Context, in contract.VerifyInput, c *checked) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tester.KeepTime)
+	defer cancel()
 	if err := a.Store.AddArtifacts(ctx, in.Execution.RunID, c.files); err != nil {
 		a.Log.WarnContext(ctx, "Could not store the files of a check before its outcome", "run", in.Execution.RunID, "check", in.Check.ID, "error", err)
 		return
@@ -236,7 +245,7 @@ type checked struct {
 	outcome  verify.Outcome
 	result   contract.CheckResult
 	log      string              // digest of the output of its commands
-	files    []contract.Artifact // not stored yet: they are stored with the outcome
+	files    []contract.Artifact // not stored yet
 }
 
 // check carries out a check in the environment of its workspace, and stores the content of its files.

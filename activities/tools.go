@@ -71,8 +71,8 @@ func (a *Activities) callOf(ctx context.Context, in contract.ToolInput, calls tu
 	return a.saveToolResult(ctx, in, call, result, outcome, started)
 }
 
-// recycle lets other executions use the directory of one that has finished. Otherwise it would stay until the
-// run ends, and each step of a run would need a directory of its own.
+// recycle lets other executions use the directory of one that has finished, if no command ran in it. Otherwise it
+// would stay until the run ends, and each step of a run would need a directory of its own.
 func (a *Activities) recycle(ctx context.Context, e contract.ExecutionRef) {
 	if err := a.Workspaces.Recycle(directory(e)); err != nil {
 		a.Log.WarnContext(ctx, "Could not reuse the working directory of a finished agent; it is removed when the run ends",

@@ -4,8 +4,8 @@
 -- usual record needs.
 
 -- Applies a record as the query Record does, and returns what that returns, or no row, without any change, if the record
--- is not usual: the query then decides. The caller has checked that its run does not stay with its branch, and that it has
--- no approval, heal or intervention. It is not usual if
+-- is not usual: the query then decides. The caller has checked that it does not make its run stay with its branch, and that
+-- it has no approval, heal or intervention. It is not usual if
 --   - its run does not exist or is over;
 --   - it finishes its run, and something of that is left open: another execution, a model call, an approval or an
 --     intervention;

@@ -11,7 +11,7 @@ import (
 type Execution struct {
 	ConcurrentRuns int                    `yaml:"concurrent_runs" validate:"min=0,max=100000" doc:"Maximum number of runs in progress at the same time, across all workers. Additional runs are queued in order of creation. Runs waiting for a person do not count. 0: no limit."`
 	ParallelSteps  int                    `yaml:"parallel_steps" repo:"lower" validate:"min=1,max=64" doc:"Maximum number of steps that a run builds at the same time."`
-	ChecksTogether int                    `yaml:"checks_together" validate:"min=1,max=32" doc:"Maximum number of checks of a stage that run in parallel on one worker, as one activity. A lower number lets more workers share the checks of a run, but each activity costs Temporal CPU time. With coverage, three at most."`
+	ChecksTogether int                    `yaml:"checks_together" validate:"min=1,max=32" doc:"Maximum number of checks of a stage that run in parallel on one worker, as one activity. A lower number lets more workers share the checks of a run, but each activity costs Temporal CPU time."`
 	MaxRetries     int                    `yaml:"max_retries" repo:"lower" validate:"min=0,max=20" doc:"Maximum number of times that self-heal restarts a phase before it asks a person for help. 0: the first failure ends the run."`
 	StableRetests  int                    `yaml:"stable_retests" repo:"raise" validate:"min=0,max=20" doc:"Number of times that a passing test run is repeated in full before the tester finishes. Failed tests are not rerun during a repetition: a single failure fails the phase."`
 	MaxGoalBytes   Size                   `yaml:"max_goal_bytes" repo:"lower" validate:"min=1024,max=1048576" doc:"Maximum combined length of a goal's title and description."`

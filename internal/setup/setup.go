@@ -412,22 +412,11 @@ func planner(l config.PlannerLimits) *contract.PlannerSettings {
 	return s
 }
 
-// coveringChecks is how many checks with coverage an activity carries out at most: with the ranges of lines in as many
-// files as they may have, the results of more would not fit into a history.
-const coveringChecks = 3
-
-func checksTogether(cfg *config.Config) int {
-	if cfg.Verification.Coverage == "off" {
-		return cfg.Execution.ChecksTogether
-	}
-	return min(cfg.Execution.ChecksTogether, coveringChecks)
-}
-
 // FreezeWithoutModels resolves the inputs of a run that does not call models.
 func FreezeWithoutModels(cfg *config.Config, repo contract.Repo) (contract.Settings, RunSpec) {
 	e := cfg.Execution
 	settings := contract.Settings{
-		Repo: repo, Providers: slices.Sorted(maps.Keys(cfg.Models.Providers)), MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps, ChecksTogether: checksTogether(cfg),
+		Repo: repo, Providers: slices.Sorted(maps.Keys(cfg.Models.Providers)), MaxRetries: e.MaxRetries, Parallel: e.ParallelSteps, ChecksTogether: e.ChecksTogether,
 		StepBudget: contract.StepBudget{
 			Turns: e.Step.Turns, Tokens: e.Step.Tokens, MicroUSD: e.Step.CostUSD.Int64(), Time: e.Step.Time,
 			LoopLimit: e.Step.LoopLimit, ErrorLimit: e.Step.ErrorLimit,

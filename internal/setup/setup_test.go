@@ -27,20 +27,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/verify/checks"
 )
 
-func TestFewChecksShareAnActivityIfTheirResultsContainCoverage(t *testing.T) {
-	t.Parallel()
-	cfg := config.Default()
-	cfg.Execution.ChecksTogether = 9
-	settings, _ := setup.FreezeWithoutModels(cfg, contract.Repo{})
-	require.Equal(t, 9, settings.ChecksTogether)
-	cfg.Verification.Coverage = "auto"
-	settings, _ = setup.FreezeWithoutModels(cfg, contract.Repo{})
-	require.Equal(t, 3, settings.ChecksTogether)
-	cfg.Execution.ChecksTogether = 2
-	settings, _ = setup.FreezeWithoutModels(cfg, contract.Repo{})
-	require.Equal(t, 2, settings.ChecksTogether)
-}
-
 func TestMain(m *testing.M) {
 	sandbox.MaybeRunHelper()
 	goleak.VerifyTestMain(m)
@@ -51,7 +37,7 @@ const whole = `
 execution:
   pictures: {max: 7, max_size: 1MiB, repair: 9}
   parallel_steps: 7
-  checks_together: 2
+  checks_together: 9
   max_retries: 5
   stable_retests: 6
   command_timeout: 61s
@@ -137,7 +123,7 @@ func TestEveryKeyOfARunReachesItsSettings(t *testing.T) {
 	settings, spec, err := setup.Freeze(cfg, repo)
 	require.NoError(t, err)
 	require.Equal(t, contract.Settings{
-		Repo: repo, MaxRetries: 5, StableRetests: 6, RepairPictures: 9, Parallel: 7, ChecksTogether: 2, Providers: []string{"anthropic", "gemini", "house", "ollama", "openai", "openrouter", "other"},
+		Repo: repo, MaxRetries: 5, StableRetests: 6, RepairPictures: 9, Parallel: 7, ChecksTogether: 9, Providers: []string{"anthropic", "gemini", "house", "ollama", "openai", "openrouter", "other"},
 		Models: map[contract.Agent]contract.ModelChoice{
 			contract.AgentPlanner:  {Provider: "other", Model: "big", Temperature: warm(0.2)},
 			contract.AgentBuilder:  {Provider: "house", Model: "middle", Timeout: 72 * time.Second},

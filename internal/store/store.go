@@ -169,7 +169,8 @@ func (s *Store) Snapshot(ctx context.Context, fn func(*Store) error) error {
 	return pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error { return fn(&Store{reads: tx, q: db.New(tx), baselines: s.baselines}) })
 }
 
-// A Read reads something from a store with at most one query. It may be called several times, and assigns what it has read.
+// A Read reads something from a store by a method that makes one query, or none: methods whose queries share a round trip,
+// such as Baseline, cannot be part of another one. It may be called several times, and assigns what it has read.
 type Read = func(*Store) error
 
 // SnapshotTogether makes reads as of one moment, like Snapshot, but those of a stage in one round trip, in the order given.

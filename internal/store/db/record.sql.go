@@ -73,9 +73,9 @@ const lockRun = `-- name: LockRun :exec
 SELECT id FROM orchestrator_runs WHERE id = $1 FOR NO KEY UPDATE
 `
 
-// The first statement of every transaction that adds events to a run. The row lock
-// orders the transactions, and later statements see what earlier transactions have
-// committed.
+// The first statement of every transaction that adds events to a run, except
+// rgpt_record, which begins with the same lock. The row lock orders the
+// transactions, and later statements see what earlier transactions have committed.
 func (q *Queries) LockRun(ctx context.Context, runID int64) error {
 	_, err := q.db.Exec(ctx, lockRun, runID)
 	return err

@@ -1,7 +1,7 @@
 -- name: LockRun :exec
--- The first statement of every transaction that adds events to a run. The row lock
--- orders the transactions, and later statements see what earlier transactions have
--- committed.
+-- The first statement of every transaction that adds events to a run, except
+-- rgpt_record, which begins with the same lock. The row lock orders the
+-- transactions, and later statements see what earlier transactions have committed.
 SELECT id FROM orchestrator_runs WHERE id = @run_id FOR NO KEY UPDATE;
 
 -- name: ForgetRecords :exec
