@@ -501,8 +501,9 @@ func (c *checked) resultAsHistorySays() {
 }
 
 // inFlight is the maximum time between the model's log entry of a response and the commit of its
-// row. A process killed within it may lose the response; no client can reduce this time to zero.
-const inFlight = 150 * time.Millisecond
+// row, while many stacks share the processors. A process killed within it may lose the response; no client can reduce
+// this time to zero.
+const inFlight = 500 * time.Millisecond
 
 // cancelTime is the maximum time between the model's log entry of a response and the row that says
 // that its call was cancelled before the response was read.
