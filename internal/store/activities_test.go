@@ -113,6 +113,36 @@ func TestACheckAndItsFilesAreStoredAllOrNothingWithTheirEventsOnce(t *testing.T)
 	require.Len(t, checks, 1)
 }
 
+func TestTheFilesOfACheckThatIsCarriedOutAgainAreThoseOfTheOutcomeThatCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, second := b.begin(t, contract.PhaseTester, ""), b.begin(t, contract.PhaseTester, "")
+	check := contract.Check{ID: "test-go-1", Category: contract.CategoryTest}
+	save := func(e contract.ExecutionRef, name, digest string) {
+		t.Helper()
+		log := contract.Artifact{ExecutionID: e.ID, Name: name, Type: contract.ArtifactLog, Size: int64(len(digest)), Digest: digest}
+		require.NoError(t, b.SaveCheck(t.Context(), e, check.ID, contract.CheckResult{Check: check}, nil, nil, digest, log))
+	}
+	save(first, "log", "sha256:lost")
+	save(first, "log", "sha256:again")
+	save(first, "log", "sha256:again")
+	files, err := b.Artifacts(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.Equal(t, "sha256:again", files[0].Digest)
+	require.EqualValues(t, len("sha256:again"), files[0].Size)
+	events := b.all(t)
+	requireGapless(t, events)
+	require.Len(t, events, 3, "created, and the file each time that it changed")
+	require.Contains(t, string(events[2].Payload), "sha256:again")
+
+	save(second, "log", "sha256:other")
+	require.NoError(t, b.AddArtifacts(t.Context(), b.First.ID, []contract.Artifact{{ExecutionID: first.ID, Name: "log", Type: contract.ArtifactLog, Digest: "sha256:late"}}))
+	files, err = b.Artifacts(t.Context(), b.First.ID)
+	require.NoError(t, err)
+	require.Equal(t, "sha256:again", files[0].Digest, "another execution, or what is no outcome, replaces nothing")
+}
+
 func TestConversationIsReadInTheOrderThatAModelNeeds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

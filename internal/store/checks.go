@@ -28,8 +28,8 @@ type Finding struct {
 	CreatedAt   time.Time `json:"created_at"`
 }
 
-// SaveCheck stores the outcome of a check with its cases and findings, all or nothing. A repeat for
-// the same execution and check replaces them; the events finding.added are written only the first
+// SaveCheck stores the outcome of a check with its cases, findings and files, all or nothing. A repeat for
+// the same execution and check replaces them, except for files that it does not have; the events finding.added are written only the first
 // time. Findings of the same check from earlier executions of the run become resolved, so the open
 // findings are those of each check's latest execution. The start time is computed from the result's
 // duration; the end time is now.
@@ -57,7 +57,7 @@ func (s *Store) SaveCheck(ctx context.Context, execution contract.ExecutionRef, 
 	}
 	statements := []func(*db.Queries) error{func(q *db.Queries) error { return q.LockRun(ctx, execution.RunID) }}
 	if len(artifacts) > 0 {
-		added := db.AddArtifactsParams{RunID: execution.RunID, EventType: string(contract.EventArtifactAdded)}
+		added := db.AddArtifactsParams{RunID: execution.RunID, EventType: string(contract.EventArtifactAdded), Replace: true}
 		if added.Artifacts, err = artifactRows(artifacts); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 const addArtifacts = `-- name: AddArtifacts :one
 WITH given AS (
     SELECT n, $1::jsonb -> (n - 1) AS a FROM generate_series(1, jsonb_array_length($1)) AS n
-), added AS (
+), inserted AS (
     INSERT INTO orchestrator_artifacts (run_id, execution_id, name, path, type, size, hash, left_out)
     SELECT $2::bigint, (g.a ->> 'execution_id')::bigint, g.a ->> 'name', g.a ->> 'name', g.a ->> 'type',
            (g.a ->> 'size')::bigint, g.a ->> 'digest', coalesce(g.a ->> 'left_out', '')
@@ -22,11 +22,20 @@ WITH given AS (
     ORDER BY g.n
     ON CONFLICT (run_id, name) DO NOTHING
     RETURNING id, run_id, execution_id, name, type, size, hash, left_out
+), replaced AS (
+    UPDATE orchestrator_artifacts o
+    SET type = g.a ->> 'type', size = (g.a ->> 'size')::bigint, hash = g.a ->> 'digest', left_out = coalesce(g.a ->> 'left_out', '')
+    FROM given g
+    WHERE $3::bool AND o.run_id = $2 AND o.name = g.a ->> 'name' AND o.execution_id = (g.a ->> 'execution_id')::bigint
+      AND o.hash <> g.a ->> 'digest'
+    RETURNING o.id, o.run_id, o.execution_id, o.name, o.type, o.size, o.hash, o.left_out
+), added AS (
+    SELECT id, run_id, execution_id, name, type, size, hash, left_out FROM inserted UNION ALL SELECT id, run_id, execution_id, name, type, size, hash, left_out FROM replaced
 ), numbered AS (
     SELECT a.id, a.run_id, a.execution_id, a.name, a.type, a.size, a.hash, a.left_out, row_number() OVER (ORDER BY a.id) AS n FROM added a
 ), written AS (
     INSERT INTO orchestrator_events (run_id, seq, event_type, payload)
-    SELECT r.id, r.event_seq + a.n, $3::text, jsonb_strip_nulls(jsonb_build_object(
+    SELECT r.id, r.event_seq + a.n, $4::text, jsonb_strip_nulls(jsonb_build_object(
         'id', a.id, 'execution_id', a.execution_id, 'name', a.name, 'type', a.type, 'size', a.size, 'digest', nullif(a.hash, ''), 'left_out', nullif(a.left_out, '')))
     FROM numbered a JOIN orchestrator_runs r ON r.id = $2
     ORDER BY a.n
@@ -45,6 +54,7 @@ FROM counted c
 type AddArtifactsParams struct {
 	Artifacts json.RawMessage
 	RunID     int64
+	Replace   bool
 	EventType string
 }
 
@@ -53,10 +63,16 @@ type AddArtifactsRow struct {
 	Notified string
 }
 
-// Inserts the artifacts that the run does not have under their name yet, each with
-// its event. Runs under the lock of the run.
+// Inserts the artifacts that the run does not have under their name yet, and with
+// replace also replaces different ones of the same execution, each with its event.
+// Runs under the lock of the run.
 func (q *Queries) AddArtifacts(ctx context.Context, arg AddArtifactsParams) (AddArtifactsRow, error) {
-	row := q.db.QueryRow(ctx, addArtifacts, arg.Artifacts, arg.RunID, arg.EventType)
+	row := q.db.QueryRow(ctx, addArtifacts,
+		arg.Artifacts,
+		arg.RunID,
+		arg.Replace,
+		arg.EventType,
+	)
 	var i AddArtifactsRow
 	err := row.Scan(&i.Added, &i.Notified)
 	return i, err

@@ -33,11 +33,12 @@ LEFT JOIN (
 SELECT event_seq FROM orchestrator_runs WHERE id = @run_id;
 
 -- name: AddArtifacts :one
--- Inserts the artifacts that the run does not have under their name yet, each with
--- its event. Runs under the lock of the run.
+-- Inserts the artifacts that the run does not have under their name yet, and with
+-- replace also replaces different ones of the same execution, each with its event.
+-- Runs under the lock of the run.
 WITH given AS (
     SELECT n, @artifacts::jsonb -> (n - 1) AS a FROM generate_series(1, jsonb_array_length(@artifacts)) AS n
-), added AS (
+), inserted AS (
     INSERT INTO orchestrator_artifacts (run_id, execution_id, name, path, type, size, hash, left_out)
     SELECT @run_id::bigint, (g.a ->> 'execution_id')::bigint, g.a ->> 'name', g.a ->> 'name', g.a ->> 'type',
            (g.a ->> 'size')::bigint, g.a ->> 'digest', coalesce(g.a ->> 'left_out', '')
@@ -45,6 +46,15 @@ WITH given AS (
     ORDER BY g.n
     ON CONFLICT (run_id, name) DO NOTHING
     RETURNING id, run_id, execution_id, name, type, size, hash, left_out
+), replaced AS (
+    UPDATE orchestrator_artifacts o
+    SET type = g.a ->> 'type', size = (g.a ->> 'size')::bigint, hash = g.a ->> 'digest', left_out = coalesce(g.a ->> 'left_out', '')
+    FROM given g
+    WHERE @replace::bool AND o.run_id = @run_id AND o.name = g.a ->> 'name' AND o.execution_id = (g.a ->> 'execution_id')::bigint
+      AND o.hash <> g.a ->> 'digest'
+    RETURNING o.id, o.run_id, o.execution_id, o.name, o.type, o.size, o.hash, o.left_out
+), added AS (
+    SELECT * FROM inserted UNION ALL SELECT * FROM replaced
 ), numbered AS (
     SELECT a.id, a.run_id, a.execution_id, a.name, a.type, a.size, a.hash, a.left_out, row_number() OVER (ORDER BY a.id) AS n FROM added a
 ), written AS (
