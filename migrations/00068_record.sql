@@ -39,7 +39,7 @@ BEGIN
     END IF;
     SELECT r.seq, r.task INTO last
     FROM orchestrator_records r WHERE r.workflow_id = sender AND r.workflow_run_id = sender_run ORDER BY r.seq DESC LIMIT 1;
-    -- Without any record, there is no forgotten one.
+    -- A workflow run that has no records has none that were forgotten.
     IF FOUND AND (last.seq >= number OR its_task > 0 AND last.task > its_task OR EXISTS (
             SELECT FROM orchestrator_records r WHERE r.workflow_id = sender AND r.workflow_run_id = sender_run AND r.seq < 0)) THEN
         RETURN;

@@ -140,7 +140,7 @@ func TestTheFilesOfACheckThatIsCarriedOutAgainAreThoseOfTheOutcomeThatCounts(t *
 	require.NoError(t, b.AddArtifacts(t.Context(), b.First.ID, []contract.Artifact{{ExecutionID: first.ID, Name: "log", Type: contract.ArtifactLog, Digest: "sha256:late"}}))
 	files, err = b.Artifacts(t.Context(), b.First.ID)
 	require.NoError(t, err)
-	require.Equal(t, "sha256:again", files[0].Digest, "another execution, or what is no outcome, replaces nothing")
+	require.Equal(t, "sha256:again", files[0].Digest, "only the outcome of a check replaces files, and only those of its own execution")
 }
 
 func TestConversationIsReadInTheOrderThatAModelNeeds(t *testing.T) {

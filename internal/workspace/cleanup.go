@@ -70,18 +70,18 @@ func (m *Manager) Sweep(ctx context.Context, ended func(ctx context.Context, fir
 		if !answers[first] {
 			continue
 		}
-		failed = errors.Join(failed, m.removeIfFree(dir))
+		failed = errors.Join(failed, m.removeIfFree(m.dirLock(dir), filepath.Join(m.dirsRoot(), dir)))
 	}
 	return failed
 }
 
-// removeIfFree removes a directory unless it is in use.
-func (m *Manager) removeIfFree(dir string) error {
-	lock, err := m.locks.tryExclusive(m.dirLock(dir))
+// removeIfFree removes a directory unless its lock is held.
+func (m *Manager) removeIfFree(lockPath, path string) error {
+	lock, err := m.locks.tryExclusive(lockPath)
 	if err != nil || lock == nil {
 		return err
 	}
-	return m.removeDir(lock, dir)
+	return m.removeLocked(lock, path)
 }
 
 // Prune removes directories and mirrors that have not been used for the given time, and objects
@@ -99,7 +99,7 @@ func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 		}
 		if strings.HasPrefix(dir, spareKey+"+") {
 			// The lock of a spare directory that a killed worker took, or one where earlier versions kept them.
-			failed = errors.Join(failed, m.removeIfFree(dir))
+			failed = errors.Join(failed, m.removeIfFree(m.dirLock(dir), filepath.Join(m.dirsRoot(), dir)))
 			continue
 		}
 		failed = errors.Join(failed, m.pruneDir(dir, before))

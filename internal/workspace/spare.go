@@ -52,7 +52,8 @@ func (m *Manager) spares(repo string) ([]spareDir, error) {
 	return spares, err
 }
 
-// namesIn returns the names of a directory's entries in no particular order, none if there is no directory.
+// namesIn returns the names of a directory's entries in no particular order. If the directory does not exist, it
+// returns none.
 func namesIn(dir string) ([]string, error) {
 	folder, err := os.Open(dir) //nolint:gosec // a directory of the cache
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,22 +180,13 @@ func (m *Manager) pruneSpares(ctx context.Context, before time.Time) error {
 				kept++
 				continue
 			}
-			failed = errors.Join(failed, m.removeSpare(s))
+			failed = errors.Join(failed, m.removeIfFree(m.spareLock(s), path))
 		}
 		if kept == 0 {
 			_ = os.Remove(filepath.Join(m.sparesRoot(), repo)) // it fails if there is another one by now
 		}
 	}
 	return failed
-}
-
-// removeSpare removes a spare directory unless a run takes it.
-func (m *Manager) removeSpare(s spareDir) error {
-	lock, err := m.locks.tryExclusive(m.spareLock(s))
-	if err != nil || lock == nil {
-		return err
-	}
-	return m.removeLocked(lock, m.sparePath(s))
 }
 
 // partsOfPlain are the entries of a plain directory; see Dir.
