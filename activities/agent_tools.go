@@ -182,7 +182,7 @@ func (a *Activities) checkForAgent(ctx context.Context, in contract.ToolInput, n
 	if onBase {
 		ws = run.Settings.Repo.Workspace()
 	}
-	wanted, names, err := a.checksNamed(ctx, in, ws, spec.Verification, name)
+	wanted, names, err := a.checksNamed(ctx, ws, spec.Verification, name)
 	if err != nil || len(wanted) == 0 {
 		return tool.CheckReport{Unknown: true, Names: names}, err
 	}
@@ -229,8 +229,8 @@ func afterCheck(r contract.CheckResult, log string, had, verification time.Durat
 }
 
 // checksNamed returns the checks of a workspace with a name or id, and the names of all.
-func (a *Activities) checksNamed(ctx context.Context, in contract.ToolInput, ws contract.Workspace, s checks.Settings, name string) (wanted []contract.Check, names []string, err error) {
-	dir, err := a.Workspaces.View(ctx, ws, directory(in.Execution)+"/plan")
+func (a *Activities) checksNamed(ctx context.Context, ws contract.Workspace, s checks.Settings, name string) (wanted []contract.Check, names []string, err error) {
+	dir, err := a.Workspaces.OpenShared(ctx, ws)
 	if err != nil {
 		return nil, nil, err
 	}

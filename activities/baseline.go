@@ -98,7 +98,7 @@ func outdated(c store.BaselineCheck) bool {
 
 // openBaseline plans the checks of the base commit, and finds the known results.
 func (a *Activities) openBaseline(ctx context.Context, run store.Run, ws contract.Workspace) (store.Baseline, error) {
-	view, err := a.Workspaces.View(ctx, ws, fmt.Sprintf("%d/source", run.ID))
+	view, err := a.Workspaces.OpenShared(ctx, ws)
 	if err != nil {
 		return store.Baseline{}, err
 	}

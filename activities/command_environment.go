@@ -78,7 +78,7 @@ func (a *Activities) toolsOfRun(ctx context.Context, run store.Run) (environment
 	if err != nil {
 		return nil, err
 	}
-	return a.host().ToolsOf(ctx, fmt.Sprint(run.ID), repoOf(run), settings)
+	return a.host().ToolsOf(ctx, repoOf(run), settings)
 }
 
 // failedSetup is a failed setup that a change required, with the time of the failure.

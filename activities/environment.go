@@ -41,7 +41,7 @@ func (a *Activities) Environment(ctx context.Context, in contract.EnvironmentInp
 	if err != nil {
 		return contract.EnvironmentResult{}, err
 	}
-	view, err := a.Workspaces.View(ctx, in.Workspace, fmt.Sprintf("%d/source", run.ID))
+	view, err := a.Workspaces.OpenShared(ctx, in.Workspace)
 	if err != nil {
 		return contract.EnvironmentResult{}, err
 	}
@@ -117,7 +117,6 @@ func originOf(run store.Run, spec setup.RunSpec, known store.Setup) (tester.Orig
 	}
 	out := tester.Origin{
 		Repo: repoOf(run), Settings: settings, Scope: scopeOf(run.Settings.Repo), Environment: run.Environment, Owner: fmt.Sprint("run ", run.ID),
-		Key: fmt.Sprint(run.ID),
 	}
 	if known.ID != 0 {
 		out.Source, out.Unproven = environment.Source(known.Source), !known.Proven

@@ -43,7 +43,7 @@ func (a *Activities) baseEnvironment(ctx context.Context, run store.Run, spec se
 		return env, err
 	}
 	base := run.Settings.Repo.Workspace()
-	view, err := a.Workspaces.View(ctx, base, fmt.Sprintf("%d/source", run.ID))
+	view, err := a.Workspaces.OpenShared(ctx, base)
 	if err != nil {
 		return nil, err
 	}

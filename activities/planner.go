@@ -518,8 +518,8 @@ const maxRefusal = 600
 // that are done.
 type planCalls struct {
 	*planTurn
-	dir     *workspace.Dir // the base; nil: not needed yet
-	refused string         // why the last submitted plan was not accepted
+	dir     *workspace.Shared // the base; nil: not needed yet
+	refused string            // why the last submitted plan was not accepted
 }
 
 func (c *planCalls) close() {
@@ -600,7 +600,7 @@ func (c *planCalls) result(ctx context.Context, in contract.ToolInput, call mode
 	case call.Name != tool.SubmitPlan && c.state.ReadBytes >= c.readLimit():
 		return tool.Result{Text: "Not carried out: you have read as much as fits beside your plan. Submit the plan now."}, nil
 	case c.dir == nil && (call.Name != tool.SubmitPlan || c.mostEdits() > 0):
-		if c.dir, err = c.Workspaces.View(ctx, in.Workspace, fmt.Sprintf("%d/source", in.Execution.RunID)); err != nil {
+		if c.dir, err = c.Workspaces.OpenShared(ctx, in.Workspace); err != nil {
 			return tool.Result{}, err
 		}
 	}

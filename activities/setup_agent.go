@@ -62,7 +62,7 @@ func (a *Activities) detected(ctx context.Context, run store.Run, checkout strin
 	defer root.Close()
 	settings := spec.Environment
 	settings.Setup = nil
-	tools, err := a.host().ToolsOf(ctx, fmt.Sprint(run.ID), repoOf(run), settings)
+	tools, err := a.host().ToolsOf(ctx, repoOf(run), settings)
 	if err != nil {
 		return environment.Recipe{}, err
 	}
@@ -104,7 +104,7 @@ func badProposal(p tool.SetupProposal) string {
 
 // setupPrompt returns the prompt of the environment agent.
 func (a *Activities) setupPrompt(ctx context.Context, runID int64, task contract.SetupTask, start contract.Workspace, local bool) (prompt.Prompt, error) {
-	view, err := a.Workspaces.View(ctx, start, fmt.Sprintf("%d/source", runID))
+	view, err := a.Workspaces.OpenShared(ctx, start)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}

@@ -51,7 +51,7 @@ func (a *Activities) PlanTests(ctx context.Context, in contract.TestPlanInput) (
 	if err != nil {
 		return contract.TestPlanResult{}, err
 	}
-	dir, err := a.Workspaces.View(ctx, in.Workspace, directory(in.Execution)+"/plan")
+	dir, err := a.Workspaces.OpenShared(ctx, in.Workspace)
 	if err != nil {
 		return contract.TestPlanResult{}, err
 	}

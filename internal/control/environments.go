@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rocketgpt/orchestrator/contract"
@@ -237,21 +236,17 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	return *out, nil
 }
 
-// find reads a commit's files in a temporary directory, which it then removes.
+// find reads a commit's files in a temporary directory.
 func (r *Runs) find(ctx context.Context, at contract.Repo, s environment.Settings) (recipe environment.Recipe, err error) {
 	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
 	if err != nil {
 		return recipe, err
 	}
-	key := "find/" + uuid.NewString()
-	view, err := workspaces.View(ctx, at.Workspace(), key)
+	view, err := workspaces.OpenShared(ctx, at.Workspace())
 	if err != nil {
 		return recipe, err
 	}
-	defer func() {
-		view.Close()
-		err = errors.Join(err, workspaces.CleanUp(context.WithoutCancel(ctx), key))
-	}()
+	defer view.Close()
 	facts, err := factsOf(ctx, workspaces, at)
 	if err != nil {
 		return recipe, err

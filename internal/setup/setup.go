@@ -182,6 +182,14 @@ func Workspaces(cfg *config.Config, dataDir string, blobs workspace.Blobs, chang
 	return workspace.New(options)
 }
 
+// KeepSpares makes a cache of workspaces keep directories for later runs, as the configuration says. Without it, none
+// are kept.
+func KeepSpares(cfg *config.Config) func(*workspace.Options) {
+	return func(o *workspace.Options) {
+		o.MaxSpareDirs, o.MinFreeForSpares = cfg.Worker.SpareDirectories, cfg.Worker.SpareFree.Int64()
+	}
+}
+
 // BuildCaches returns the store of build caches for commands.
 func BuildCaches(dataDir string) buildcache.Store {
 	return buildcache.At(filepath.Join(dataDir, "cache", "build"))

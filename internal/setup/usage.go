@@ -30,7 +30,7 @@ func UsageOfHost(ctx context.Context, cfg *config.Config, dataDir string) ([]Hos
 	cache := filepath.Join(dataDir, "cache")
 	kinds := []HostUsage{
 		{"working directories", filepath.Join(cache, "dirs"), 0, 0, "by the worker, when their run has ended"},
-		{"working directories for later runs", filepath.Join(cache, "spares"), 0, 0, "by the worker, after " + days(CacheAge) + " without use (worker.spare_directories, spare_free)"},
+		{"working directories for readers and for later runs", filepath.Join(cache, "spares"), 0, 0, "by the worker, after " + days(CacheAge) + " without use (worker.spare_directories, spare_free)"},
 		{"repositories", filepath.Join(cache, "repos"), 0, 0, "by the worker, after " + days(CacheAge) + " without use"},
 		{"unpacked environments", filepath.Join(cache, "environments"), 0, e.Disk.Int64(), "by the worker, after " + days(e.Age) + " without use (environment.age, disk, count)"},
 		{"downloads of setups", filepath.Join(cache, "downloads"), 0, e.Disk.Int64() / downloadsShare, "by the worker, after " + days(e.Age) + " without use"},

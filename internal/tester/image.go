@@ -19,14 +19,13 @@ import (
 
 // ToolsOf returns the tools where the commands of a repository run: in the image that the settings name,
 // in the one that they have built, or where all commands run. An image is built from the files that the
-// work on the repository starts from, so that no change to them is executed by the Docker engine. key is
-// the beginning of the keys of working directories.
-func (h *Host) ToolsOf(ctx context.Context, key string, repo contract.Repo, s environment.Settings) (environment.Tools, error) {
+// work on the repository starts from, so that no change to them is executed by the Docker engine.
+func (h *Host) ToolsOf(ctx context.Context, repo contract.Repo, s environment.Settings) (environment.Tools, error) {
 	if h.Tools == nil {
 		return nil, nil //nolint:nilnil // no tools
 	}
 	if s.Dockerfile != nil {
-		return h.toolsOfBuilt(ctx, key, repo, *s.Dockerfile)
+		return h.toolsOfBuilt(ctx, repo, *s.Dockerfile)
 	}
 	tools, err := h.Tools(ctx, s.Image)
 	if err != nil && s.Image != "" {
@@ -37,8 +36,8 @@ func (h *Host) ToolsOf(ctx context.Context, key string, repo contract.Repo, s en
 
 // toolsOfBuilt returns the tools in an image that is built from a Dockerfile. Its name, not its id, is
 // that of the image: the name is the same on all hosts that build it from the same inputs.
-func (h *Host) toolsOfBuilt(ctx context.Context, key string, repo contract.Repo, d environment.Dockerfile) (environment.Tools, error) {
-	built, err := h.Image(ctx, key, repo, d, nil)
+func (h *Host) toolsOfBuilt(ctx context.Context, repo contract.Repo, d environment.Dockerfile) (environment.Tools, error) {
+	built, err := h.Image(ctx, repo, d, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -53,14 +52,14 @@ func (h *Host) toolsOfBuilt(ctx context.Context, key string, repo contract.Repo,
 
 // Image returns the image of a Dockerfile in the tree of a repository, which is built unless this
 // Docker host has it. The build's output goes to output.
-func (h *Host) Image(ctx context.Context, key string, repo contract.Repo, d environment.Dockerfile, output func([]byte)) (docker.Built, error) {
+func (h *Host) Image(ctx context.Context, repo contract.Repo, d environment.Dockerfile, output func([]byte)) (docker.Built, error) {
 	if h.BuildImage == nil {
 		return docker.Built{}, setupError(ctx, sandbox.ErrNoContainers(d.Path))
 	}
 	built, err := h.BuildImage(ctx, docker.Source{
 		Dockerfile: path.Clean(d.Path), Context: path.Clean(d.Context), Target: d.Target, Args: d.Args, Key: repo.URL + "@" + repo.Tree, Output: output,
 		Files: func(ctx context.Context) (*os.Root, func(), error) {
-			view, err := h.Workspaces.View(ctx, repo.Workspace(), path.Join(key, "image"))
+			view, err := h.Workspaces.OpenShared(ctx, repo.Workspace())
 			if err != nil {
 				return nil, nil, err
 			}

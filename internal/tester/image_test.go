@@ -60,7 +60,7 @@ func TestAnImageIsBuiltFromTheBaseAndKnownByTheNameThatAllHostsGiveIt(t *testing
 		require.Equal(t, "FROM a:1\n", string(data))
 		return docker.Built{Name: "rgpt-built:1", ID: "sha256:1"}, nil
 	})
-	tools, err := h.ToolsOf(t.Context(), "7", repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
+	tools, err := h.ToolsOf(t.Context(), repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
 	require.NoError(t, err)
 	require.Equal(t, environment.Tools{environment.ImageTool: "rgpt-built:1", "go": "1.26"}, tools)
 }
@@ -71,7 +71,7 @@ func TestABuildThatFailedIsAConfigurationErrorWithTheEndOfItsOutput(t *testing.T
 		h, repo := imageHost(t, func(context.Context, docker.Source) (docker.Built, error) {
 			return docker.Built{}, &docker.BuildError{Refused: refused, Reason: "the build failed", Log: strings.Repeat("x", 3000) + "the end"}
 		})
-		_, err := h.ToolsOf(t.Context(), "7", repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
+		_, err := h.ToolsOf(t.Context(), repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
 		f := fault.Of(err)
 		require.Equal(t, contract.ClassConfig, f.Class)
 		require.Equal(t, map[bool]contract.Code{true: contract.CodeInvalidConfig, false: contract.CodeCheckFailed}[refused], f.Code)
@@ -80,7 +80,7 @@ func TestABuildThatFailedIsAConfigurationErrorWithTheEndOfItsOutput(t *testing.T
 		require.Less(t, len(f.Cause), 2000)
 	}
 	h, repo := imageHost(t, nil)
-	_, err := h.ToolsOf(t.Context(), "7", repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
+	_, err := h.ToolsOf(t.Context(), repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
 	require.Equal(t, contract.ClassConfig, fault.Of(err).Class, "without containers, nothing else runs the commands: %v", err)
 }
 
@@ -91,7 +91,7 @@ func TestSecretsInTheOutputOfAFailedBuildAreRedacted(t *testing.T) {
 		// Shortened to the shown end, the output would begin in the middle of the secret.
 		return docker.Built{}, &docker.BuildError{Reason: "RUN curl -H " + secret, Log: strings.Repeat("x ", 500) + secret + strings.Repeat("y", 1480)}
 	})
-	_, err := h.ToolsOf(t.Context(), "7", repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
+	_, err := h.ToolsOf(t.Context(), repo, environment.Settings{Dockerfile: &environment.Dockerfile{Path: "ci/Dockerfile"}})
 	f := fault.Of(err)
 	require.NotContains(t, f.Message, secret)
 	require.NotContains(t, f.Cause, secret[len(secret)-10:])

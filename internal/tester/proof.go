@@ -87,7 +87,7 @@ func (h *Host) withoutChange(ctx context.Context, t Task, base contract.Workspac
 	if err != nil {
 		return nil, err
 	}
-	after, err := h.Workspaces.View(ctx, t.Workspace, t.Key+"/plan")
+	after, err := h.Workspaces.OpenShared(ctx, t.Workspace)
 	if err != nil {
 		return nil, err
 	}

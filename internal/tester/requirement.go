@@ -24,8 +24,6 @@ type Origin struct {
 	// Environment is the digest of the state's own environment, as soon as it is known. Empty: it
 	// is not known, or needs no setup.
 	Environment string
-	// Key is the beginning of the keys of working directories.
-	Key string
 	// Owner is the only user of environments that changes of the state require.
 	Owner string
 }
@@ -52,7 +50,7 @@ func (h *Host) Require(ctx context.Context, o Origin, ws contract.Workspace, che
 	if err != nil {
 		return w, err
 	}
-	tools, err := h.ToolsOf(ctx, o.Key, o.Repo, o.Settings)
+	tools, err := h.ToolsOf(ctx, o.Repo, o.Settings)
 	if err != nil {
 		return w, err
 	}

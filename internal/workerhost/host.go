@@ -35,7 +35,6 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/telemetry"
 	"github.com/rocketgpt/orchestrator/internal/temporal"
 	"github.com/rocketgpt/orchestrator/internal/tool"
-	"github.com/rocketgpt/orchestrator/internal/workspace"
 	"github.com/rocketgpt/orchestrator/workflows"
 )
 
@@ -147,9 +146,7 @@ func assemble(ctx context.Context, o Options) (*activities.Activities, func(), e
 	}
 	retention.Exclude(blobs, db)
 	closeAll := func() { _ = blobs.Close(); db.Close() }
-	workspaces, err := setup.Workspaces(o.Config, o.DataDir, blobs, func(w *workspace.Options) {
-		w.MaxSpareDirs, w.MinFreeForSpares = o.Config.Worker.SpareDirectories, o.Config.Worker.SpareFree.Int64()
-	})
+	workspaces, err := setup.Workspaces(o.Config, o.DataDir, blobs, setup.KeepSpares(o.Config))
 	if err != nil {
 		closeAll()
 		return nil, nil, err

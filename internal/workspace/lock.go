@@ -69,21 +69,28 @@ func (l *locks) acquire(ctx context.Context, path string, weight int64, how int)
 
 // tryExclusive takes the lock if it is free; otherwise it returns nil.
 func (l *locks) tryExclusive(path string) (*heldLock, error) {
+	return l.try(path, allReaders, unix.LOCK_EX)
+}
+
+// tryShared takes the lock if no writer has it or waits for it; otherwise it returns nil.
+func (l *locks) tryShared(path string) (*heldLock, error) { return l.try(path, 1, unix.LOCK_SH) }
+
+func (l *locks) try(path string, weight int64, how int) (*heldLock, error) {
 	entry := l.enter(path)
-	if !entry.sem.TryAcquire(allReaders) {
+	if !entry.sem.TryAcquire(weight) {
 		l.leave(path)
 		return nil, nil
 	}
-	file, err := flock(path, unix.LOCK_EX)
+	file, err := flock(path, how)
 	if err != nil || file == nil {
-		entry.sem.Release(allReaders)
+		entry.sem.Release(weight)
 		l.leave(path)
 		if err != nil {
 			err = wrapf(err, "could not acquire the lock %s", filepath.Base(path))
 		}
 		return nil, err
 	}
-	return &heldLock{locks: l, path: path, weight: allReaders, file: file}, nil
+	return &heldLock{locks: l, path: path, weight: weight, file: file}, nil
 }
 
 func (l *locks) enter(path string) *pathLock {
@@ -121,6 +128,31 @@ func (h *heldLock) release() {
 	h.locks.leave(h.path)
 }
 
+// share turns an exclusive lock into a shared one. Within this process nobody gets the lock in between; another
+// process may, and even remove the lock file.
+func (h *heldLock) share(ctx context.Context) error {
+	pause := lockPollFirst
+	for {
+		err := unix.Flock(int(h.file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return wrapf(err, "could not share the lock %s", filepath.Base(h.path))
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return wrapf(err, "stopped waiting for %s", filepath.Base(h.path))
+		}
+		pause = min(2*pause, lockPollLongest)
+	}
+	h.locks.mu.Lock()
+	entry := h.locks.paths[h.path]
+	h.locks.mu.Unlock()
+	entry.sem.Release(h.weight - 1)
+	h.weight = 1
+	return nil
+}
+
 // remove deletes the lock file. Waiters notice that the path no longer refers to the file that they
 // opened, and start over.
 func (h *heldLock) remove() error { return os.Remove(h.path) }
@@ -132,14 +164,21 @@ func flockWait(ctx context.Context, path string, how int) (*os.File, error) {
 		if err != nil || file != nil {
 			return file, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
-		case <-timer.C:
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
 		}
 		pause = min(2*pause, lockPollLongest)
+	}
+}
+
+func sleep(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
 	}
 }
 

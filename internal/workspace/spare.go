@@ -15,9 +15,9 @@ import (
 )
 
 // Spare directories are those of ended runs, agents and checks, kept for later ones of the same repository: making one match
-// another tree takes as long as the difference is large, not as the repository is. Only plain directories
-// are kept, in which nothing is left of a run but files that its tree describes: no command ever ran in
-// them, or what commands did there was undone. See Checkout.
+// another tree takes as long as the difference is large, not as the repository is. Readers use them where they are; see
+// Shared. Only plain directories are kept, in which nothing is left of a run but files that its tree describes: no
+// command ever ran in them, or what commands did there was undone. See Checkout.
 
 // spareKey begins the names of the locks of spare directories; no key of a caller begins with it.
 const spareKey = "spare"
@@ -192,17 +192,13 @@ func (m *Manager) pruneSpares(ctx context.Context, before time.Time) error {
 // partsOfPlain are the entries of a plain directory; see Dir.
 var partsOfPlain = []string{"work", "index", markerName}
 
-// takeSpare replaces a directory whose content is unknown with a spare one, preferably with the wanted
-// tree. It reports whether there was one. The caller has the exclusive lock of the directory.
-func (d *Dir) takeSpare() (bool, error) {
+// usableSpares returns the spare directories of the repository whose content is known: those with the wanted
+// tree, and others.
+func (d *Dir) usableSpares() (same, other []spareDir, err error) {
 	if d.m.options.MaxSpareDirs == 0 {
-		return false, nil
+		return nil, nil, nil
 	}
 	spares, err := d.m.spares(d.repo.id)
-	if err != nil {
-		return false, err
-	}
-	var same, other []spareDir
 	for _, s := range spares {
 		switch k, ok := readMark(filepath.Join(d.m.sparePath(s), markerName)); {
 		case !ok || k.boot != d.m.boot:
@@ -211,6 +207,16 @@ func (d *Dir) takeSpare() (bool, error) {
 		default:
 			other = append(other, s)
 		}
+	}
+	return same, other, err
+}
+
+// takeSpare replaces a directory whose content is unknown with a spare one, preferably with the wanted
+// tree. It reports whether there was one. The caller has the exclusive lock of the directory.
+func (d *Dir) takeSpare() (bool, error) {
+	same, other, err := d.usableSpares()
+	if err != nil {
+		return false, err
 	}
 	for _, s := range append(same, other...) {
 		lock, err := d.m.locks.tryExclusive(d.m.spareLock(s))

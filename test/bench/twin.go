@@ -50,7 +50,7 @@ func (h *benchStack) newTwin(ctx context.Context) (*twin, error) {
 	dir, cfg := filepath.Join(h.dir, "twin"), h.config
 	settings := h.newRun.Settings
 	t := &twin{choice: settings.Models[contract.AgentBuilder], checks: h.checks, repo: settings.Repo}
-	workspaces, err := setup.Workspaces(cfg, dir, standalone.NewMemory(), func(o *workspace.Options) { o.MaxSpareDirs = cfg.Worker.SpareDirectories })
+	workspaces, err := setup.Workspaces(cfg, dir, standalone.NewMemory(), setup.KeepSpares(cfg))
 	if err != nil {
 		return nil, err
 	}

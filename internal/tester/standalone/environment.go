@@ -28,7 +28,7 @@ type prepared struct {
 // cannot be set up.
 func (v *verification) prepareAll(ctx context.Context) (bool, error) {
 	origin := tester.Origin{
-		Repo: v.settings.Repo, Settings: v.spec.Environment, Scope: "commit " + v.report.Commit, Owner: "commit " + v.report.Commit, Key: v.key,
+		Repo: v.settings.Repo, Settings: v.spec.Environment, Scope: "commit " + v.report.Commit, Owner: "commit " + v.report.Commit,
 	}
 	if v.report.WorkTree {
 		origin.Scope, origin.Owner = "work tree", "work tree"
@@ -60,7 +60,7 @@ func (v *verification) prepareAll(ctx context.Context) (bool, error) {
 // prepare returns the environment of a state, which is created unless it exists.
 func (v *verification) prepare(ctx context.Context, origin tester.Origin, base bool) (prepared, error) {
 	started := time.Now()
-	view, err := v.host.Workspaces.View(ctx, v.state(base), v.directory(base)+"/plan")
+	view, err := v.host.Workspaces.OpenShared(ctx, v.state(base))
 	if err != nil {
 		return prepared{}, err
 	}

@@ -41,7 +41,7 @@ func BuildImage(ctx context.Context, o Options, given environment.Dockerfile) (I
 	if err := v.openSandbox(ctx); err != nil {
 		return Image{}, err
 	}
-	built, err := v.host.Image(ctx, v.key, v.settings.Repo, *d, v.Progress.Output)
+	built, err := v.host.Image(ctx, v.settings.Repo, *d, v.Progress.Output)
 	if err != nil {
 		return Image{}, err
 	}

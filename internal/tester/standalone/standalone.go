@@ -231,7 +231,7 @@ func (v *verification) note(format string, args ...any) {
 // open finds the repository, its settings and the state to verify.
 func (v *verification) open(ctx context.Context) error {
 	v.patches = &memory{}
-	workspaces, err := setup.Workspaces(v.Config, v.DataDir, v.patches)
+	workspaces, err := setup.Workspaces(v.Config, v.DataDir, v.patches, setup.KeepSpares(v.Config))
 	if err != nil {
 		return err
 	}
@@ -394,7 +394,7 @@ func (v *verification) plan(ctx context.Context) (err error) {
 }
 
 func (v *verification) planOf(ctx context.Context, base bool) (checks.Pipeline, error) {
-	view, err := v.host.Workspaces.View(ctx, v.state(base), v.directory(base)+"/plan")
+	view, err := v.host.Workspaces.OpenShared(ctx, v.state(base))
 	if err != nil {
 		return checks.Pipeline{}, err
 	}

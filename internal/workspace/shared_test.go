@@ -1,0 +1,197 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rocketgpt/orchestrator/contract"
+)
+
+func openShared(t testing.TB, m *Manager, ws contract.Workspace) *Shared {
+	t.Helper()
+	d, err := m.OpenShared(t.Context(), ws)
+	require.NoError(t, err)
+	t.Cleanup(d.Close)
+	return d
+}
+
+func TestReadersOfATreeShareADirectoryWhichLaterReadersAndWritersUse(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n", "dir/b.txt": "b\n"})
+	m := newManager(t)
+	second, err := New(m.options) // another process on the same cache
+	require.NoError(t, err)
+	_, ws := start(t, m, repo)
+	base := map[string]string{"a.txt": "0 a\n", "dir/b.txt": "0 b\n"}
+
+	one, two := openShared(t, m, ws), openShared(t, second, ws)
+	require.Equal(t, one.Path(), two.Path())
+	require.Equal(t, base, snapshot(t, one.Path()))
+	one.Close()
+	after := editFile(t, m, ws, "1/step", "a.txt", "changed\n")
+	require.Equal(t, base, snapshot(t, two.Path()), "the writer left it to its reader")
+	require.NoError(t, m.CleanUp(t.Context(), "1"))
+	two.Close()
+	two.Close()
+	require.Len(t, spareDirs(t, m), 2)
+
+	started := m.GitProcesses()
+	first := openShared(t, m, after)
+	require.Equal(t, map[string]string{"a.txt": "0 changed\n", "dir/b.txt": "0 b\n"}, snapshot(t, first.Path()))
+	third := openShared(t, m, editFile(t, m, ws, "2/step", "a.txt", "another\n"))
+	require.Equal(t, map[string]string{"a.txt": "0 another\n", "dir/b.txt": "0 b\n"}, snapshot(t, third.Path()))
+	require.NotEqual(t, first.Path(), third.Path())
+	first.Close()
+	require.Equal(t, base, snapshot(t, openShared(t, m, ws).Path()), "the directory of another tree was changed")
+	require.LessOrEqual(t, m.GitProcesses()-started, int64(1), "only the directory that was missing was filled")
+}
+
+func TestADirectoryBeyondTheLimitIsRemovedByItsLastReader(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	for name, change := range map[string]func(*Options){
+		"no spare directories": func(o *Options) { o.MaxSpareDirs = 0 },
+		"a full disk":          func(o *Options) { o.MinFreeForSpares = 1 << 62 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newManager(t, change)
+			_, ws := start(t, m, repo)
+			one, two := openShared(t, m, ws), openShared(t, m, ws)
+			one.Close()
+			require.Equal(t, map[string]string{"a.txt": "0 a\n"}, snapshot(t, two.Path()))
+			two.Close()
+			require.Empty(t, spareDirs(t, m))
+			names, err := m.dirNames(nil)
+			require.NoError(t, err)
+			require.Empty(t, names, "no lock is left")
+		})
+	}
+	m := newManager(t, func(o *Options) { o.MaxSpareDirs = 1 })
+	_, ws := start(t, m, repo)
+	held := openShared(t, m, ws)
+	openShared(t, m, editFile(t, m, ws, "1/step", "a.txt", "b\n")).Close()
+	require.Equal(t, []string{filepath.Dir(held.Path())}, spareDirs(t, m))
+}
+
+func TestADirectoryThatWasBeingChangedWhenItsReaderWasKilledIsNotUsed(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	d := openShared(t, m, ws)
+	d.Close()
+	require.NoError(t, os.Remove(filepath.Join(filepath.Dir(d.Path()), markerName)))
+	write(t, d.Path(), "a.txt", "half")
+
+	again := openShared(t, m, ws)
+	require.NotEqual(t, d.Path(), again.Path())
+	require.Equal(t, map[string]string{"a.txt": "0 a\n"}, snapshot(t, again.Path()))
+	require.NoError(t, m.Prune(t.Context(), time.Hour))
+	require.NoDirExists(t, d.Path())
+	require.DirExists(t, again.Path())
+}
+
+func TestADirectoryThatAnotherProcessTookBeforeItsLockWasHeldIsNotUsed(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	for name, meanwhile := range map[string]func(t *testing.T, m *Manager, s spareDir){
+		"it was moved": func(t *testing.T, m *Manager, s spareDir) {
+			require.NoError(t, os.Rename(m.sparePath(s), filepath.Join(t.TempDir(), "taken")))
+		},
+		"it has another tree": func(t *testing.T, m *Manager, s spareDir) {
+			write(t, m.sparePath(s), markerName, mark{repo: s.repo, boot: m.boot, tree: "another"}.String())
+		},
+		"its lock is another file": func(t *testing.T, m *Manager, s spareDir) {
+			require.NoError(t, os.Remove(m.spareLock(s)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newManager(t)
+			_, ws := start(t, m, repo)
+			d := openShared(t, m, ws)
+			d.Close()
+			lock, err := m.locks.tryShared(m.spareLock(d.spare))
+			require.NoError(t, err)
+			meanwhile(t, m, d.spare)
+			require.False(t, d.holds(d.spare, lock))
+			free, err := m.locks.tryExclusive(m.spareLock(d.spare))
+			require.NoError(t, err)
+			require.NotNil(t, free)
+			free.release()
+		})
+	}
+}
+
+func TestReadersAndWritersOfManyTreesNeverSeeEachOthersFiles(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "0", "dir/b.txt": "0"})
+	m := newManager(t, func(o *Options) { o.MaxSpareDirs = 2 })
+	second, err := New(m.options)
+	require.NoError(t, err)
+	_, ws := start(t, m, repo)
+	trees := []contract.Workspace{ws}
+	for i := 1; i < 4; i++ {
+		next := editFile(t, m, ws, "1/step", "a.txt", fmt.Sprint(i))
+		trees = append(trees, editFile(t, m, next, "1/step", "dir/b.txt", fmt.Sprint(i)))
+	}
+	var wg sync.WaitGroup
+	failures := make([]error, 12)
+	for i := range failures {
+		wg.Go(func() {
+			host := []*Manager{m, second}[i%2]
+			for round := range 15 {
+				n := (i + round) % len(trees)
+				if i%4 == 3 {
+					failures[i] = readsOnly(fmt.Sprint(n), func() (reader, error) { return host.OpenFiles(t.Context(), trees[n], fmt.Sprint(i)) })
+					_ = host.Recycle(fmt.Sprint(i))
+				} else {
+					failures[i] = readsOnly(fmt.Sprint(n), func() (reader, error) { return host.OpenShared(t.Context(), trees[n]) })
+				}
+				if failures[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range failures {
+		require.NoError(t, err)
+	}
+}
+
+type reader interface {
+	Path() string
+	Close()
+}
+
+// readsOnly opens a directory whose files all have the wanted content as long as it is open.
+func readsOnly(want string, open func() (reader, error)) error {
+	d, err := open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if writer, ok := d.(*Dir); ok {
+		defer func() { _ = writer.Unchanged() }()
+	}
+	for range 3 {
+		for _, name := range []string{"a.txt", "dir/b.txt"} {
+			content, err := os.ReadFile(filepath.Join(d.Path(), name))
+			if err != nil {
+				return err
+			}
+			if string(content) != want {
+				return fmt.Errorf("%s in %s is %q instead of %q", name, d.Path(), content, want)
+			}
+		}
+	}
+	return nil
+}
