@@ -84,8 +84,12 @@ func TestWhatAnAgentCompiledIsThereForItsNextCommandAndGoesWithTheRun(t *testing
 	require.Nil(t, failure)
 	require.True(t, out.OK)
 	require.Len(t, h.built("/runs/"+strconv.FormatInt(h.run.ID, 10)+"/builder/", "x-entry"), 1)
-	_, err := h.env.ExecuteActivity(h.CleanUp, h.run.ID)
-	require.NoError(t, err)
+	found, failure := do[bool](h, h.CleanUp, h.run.ID)
+	require.Nil(t, failure)
+	require.True(t, found)
+	found, failure = do[bool](h, h.CleanUp, h.run.ID)
+	require.Nil(t, failure)
+	require.False(t, found)
 	require.Empty(t, h.built("/runs/"))
 }
 

@@ -186,8 +186,10 @@ func (a *Activities) Integrate(ctx context.Context, in contract.IntegrateInput) 
 }
 
 // CleanUp removes a run's working directories and build caches on this host. It reports whether there
-// were directories.
+// were any.
 func (a *Activities) CleanUp(ctx context.Context, runID int64) (bool, error) {
-	found, err := a.Workspaces.Holds(fmt.Sprint(runID))
-	return found, errors.Join(err, a.Workspaces.CleanUp(ctx, fmt.Sprint(runID)), a.caches().RemoveRun(runID))
+	held, err := a.Workspaces.Holds(fmt.Sprint(runID))
+	err = errors.Join(err, a.Workspaces.CleanUp(ctx, fmt.Sprint(runID)))
+	cached, failed := a.caches().RemoveRun(runID)
+	return held || cached, errors.Join(err, failed)
 }

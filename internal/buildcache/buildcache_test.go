@@ -213,10 +213,14 @@ func TestARunLeavesNothingWhenItIsRemoved(t *testing.T) {
 	root := t.TempDir()
 	s := buildcache.At(root)
 	dir, other := aged(t, s, 1, 0, 1), aged(t, s, 11, 0, 1)
-	require.NoError(t, s.RemoveRun(1))
+	removed, err := s.RemoveRun(1)
+	require.NoError(t, err)
+	require.True(t, removed)
 	require.NoDirExists(t, dir)
 	require.DirExists(t, other)
-	require.NoError(t, s.RemoveRun(99))
+	removed, err = s.RemoveRun(99)
+	require.NoError(t, err)
+	require.False(t, removed)
 	left, err := os.ReadDir(filepath.Join(root, "runs"))
 	require.NoError(t, err)
 	require.Len(t, left, 1)
@@ -242,7 +246,7 @@ func TestOpeningAndRemovingAtTheSameTimeNeverGivesARemovedDirectory(t *testing.T
 			case <-done:
 				return
 			default:
-				if err := s.RemoveRun(1); err != nil {
+				if _, err := s.RemoveRun(1); err != nil {
 					t.Error(err)
 				}
 			}

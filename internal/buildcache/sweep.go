@@ -18,10 +18,9 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
-// RemoveRun removes the layers of a run. Layers in use are left for the sweep.
-func (s Store) RemoveRun(run int64) error {
-	_, err := remove(filepath.Join(s.root, "runs", strconv.FormatInt(run, 10)))
-	return err
+// RemoveRun removes the layers of a run, and reports whether there were any. Layers in use are left for the sweep.
+func (s Store) RemoveRun(run int64) (removed bool, err error) {
+	return remove(filepath.Join(s.root, "runs", strconv.FormatInt(run, 10)))
 }
 
 // entry is the unit of removal: the layers of a run, or the base of a repository.

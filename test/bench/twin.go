@@ -117,7 +117,8 @@ func (t *twin) run(ctx context.Context, latency time.Duration) error {
 	if err := r.release(ctx, plan, stages); err != nil {
 		return err
 	}
-	return errors.Join(t.host.Workspaces.CleanUp(ctx, r.key), setup.BuildCaches(t.host.DataDir).RemoveRun(r.id))
+	_, err = setup.BuildCaches(t.host.DataDir).RemoveRun(r.id)
+	return errors.Join(err, t.host.Workspaces.CleanUp(ctx, r.key))
 }
 
 // twinTries limits how often the twin makes a model call whose connection breaks. The product tries more often.

@@ -80,5 +80,6 @@ func (v *verification) at(ctx context.Context, do func(context.Context, Place) e
 	if err != nil {
 		return nil, fault.Of(err)
 	}
-	return patch, setup.BuildCaches(v.DataDir).RemoveRun(v.id)
+	_, err = setup.BuildCaches(v.DataDir).RemoveRun(v.id)
+	return patch, err
 }

@@ -445,8 +445,9 @@ func (v *verification) close(ctx context.Context) {
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
-	err := errors.Join(v.host.Workspaces.CleanUp(last, v.key), setup.BuildCaches(v.DataDir).RemoveRun(v.id))
-	if err != nil {
+	err := v.host.Workspaces.CleanUp(last, v.key)
+	_, failed := setup.BuildCaches(v.DataDir).RemoveRun(v.id)
+	if err = errors.Join(err, failed); err != nil {
 		v.Log.WarnContext(ctx, "Could not remove the working directories", "error", err)
 	}
 	if ctx.Err() == nil {
