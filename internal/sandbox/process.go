@@ -303,9 +303,9 @@ func (b *localBackend) Start(_ context.Context, l Launch) (Instance, error) {
 	i := &localInstance{localBackend: b, waited: make(chan error, 1)}
 	forked := make(chan error, 1)
 	onThread(func() {
-		if !b.session.mappedByWorker() {
+		if b.session.mapped == nil {
 			defer runtime.UnlockOSThread()
-		} else if err := attachMapped(b.session.mapped); err != nil {
+		} else if err := b.session.prepareMounts(); err != nil {
 			forked <- err
 			return
 		}

@@ -151,15 +151,31 @@ func newMapping(o owner) (*os.File, error) {
 // mappedByWorker reports whether bwrap creates the user namespace, and the worker writes its mappings.
 func (s *session) mappedByWorker() bool { return s.mapped != nil && s.overlays == nil }
 
-// attachMapped gives this thread, which must end with its goroutine, a mount namespace of its own in
-// which mapped mounts cover their host paths. The child that the thread starts inherits it.
-func attachMapped(mapped map[string]*os.File) error {
+// separateMounts gives this thread, which must end with its goroutine, a mount namespace of its own,
+// which the child that the thread starts inherits. It lacks /sys, where many hosts have a third of
+// their mounts or more: bwrap reads the list of all mounts again for each mount that it makes. No
+// mapped mount shows a part of /sys, because sysfs and cgroups do not support id mappings.
+func separateMounts() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("create a mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("detach mounts from the host: %w", err)
 	}
+	_ = unix.Unmount("/sys", unix.MNT_DETACH) // what remains costs only time
+	return nil
+}
+
+// prepareMounts gives this thread the mounts with which the child starts.
+func (s *session) prepareMounts() error {
+	if err := separateMounts(); err != nil || !s.mappedByWorker() {
+		return err
+	}
+	return attachMapped(s.mapped)
+}
+
+// attachMapped covers host paths with mapped mounts, in a thread with separateMounts.
+func attachMapped(mapped map[string]*os.File) error {
 	for _, path := range slices.Sorted(maps.Keys(mapped)) { // parents before children
 		if err := attach(int(mapped[path].Fd()), path); err != nil {
 			return fmt.Errorf("attach %s: %w", path, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,27 @@ func TestCommandsOfRootRunAsNobody(t *testing.T) {
 	require.NoError(t, unix.Stat(filepath.Join(root, "new"), &stat))
 	require.Zero(t, stat.Uid, "on the host, files belong to the owner of the workspace")
 	require.Equal(t, "rlimit", feature(t, p, "number of processes").By)
+}
+
+func TestSandboxesLeaveTheMountsOfTheHostAlone(t *testing.T) {
+	p := isolated(t)
+	if !p.mapUsers {
+		t.Skip("only root hides mounts from bubblewrap")
+	}
+	system := func() []string {
+		data, err := os.ReadFile("/proc/self/mountinfo")
+		require.NoError(t, err)
+		return slices.DeleteFunc(strings.Split(string(data), "\n"), func(line string) bool {
+			return !strings.Contains(line, " /sys")
+		})
+	}
+	before := system()
+	require.NotEmpty(t, before)
+	for _, base := range []string{"", t.TempDir()} {
+		res := runCommand(t, p, Command{WorkspaceBase: base, Shell: "! grep ' /sys' /proc/self/mountinfo"})
+		require.True(t, res.OK(), "%s", res.Stdout)
+	}
+	require.Equal(t, before, system())
 }
 
 func TestASandboxWhoseUsersCannotBeMappedFailsWithTheReason(t *testing.T) {
