@@ -23,9 +23,10 @@
 //
 // A process costs more than the actual work of most calls. So this package handles plain cases
 // itself: it records a change of one file as the next tree (SaveFile), compares two trees and
-// writes the patch, and merges trees that differ from their base in different files. It reads
-// objects from packs with go-git, checks them against their ids, and writes new ones in git's loose
-// format. Plain means unambiguous: text, ordinary names, regular files, SHA-1. Everything else is
-// errNeedsGit inside the package and left to the git program. Whether a change is plain depends
-// only on its trees, so all hosts produce the same patch.
+// writes the patch, merges trees that differ from their base in different files, and packs the
+// objects of a new branch for receive-pack, without a push. It reads objects from packs with
+// go-git, checks them against their ids, and writes new ones in git's loose format. Plain means
+// unambiguous: text, ordinary names, regular files, SHA-1. Everything else is errNeedsGit inside
+// the package and left to the git program. Whether a change is plain depends only on its trees, so
+// all hosts produce the same patch.
 package workspace

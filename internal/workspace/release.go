@@ -148,7 +148,7 @@ func (m *Manager) Publish(ctx context.Context, repo contract.Repo, commit, branc
 		return err
 	}
 	for _, to := range targets {
-		if err := r.push(ctx, to, update{commit: commit, ref: ref, replaces: options.Replaces, from: namedRef(repo.Branch)}); err != nil {
+		if err := r.push(ctx, to, update{commit: commit, ref: ref, replaces: options.Replaces, from: namedRef(repo.Branch), base: repo.Base}); err != nil {
 			return err
 		}
 	}
@@ -353,6 +353,8 @@ type update struct {
 	replaces string
 	// from is a reference, which may be ref itself, with commits on which this one is based; empty: unknown.
 	from string
+	// base is a commit that the repository is likely to have, on which this one is based; empty: unknown.
+	base string
 }
 
 // push updates a reference of a repository if it does not exist or is at the commit to replace. The push
@@ -374,7 +376,10 @@ func (r *mirror) push(ctx context.Context, to source, u update) error {
 
 func (r *mirror) tryPush(ctx context.Context, to source, u update) error {
 	quick := !to.remote()
-	err := r.runPush(ctx, to, u, quick)
+	err := r.create(ctx, to, u)
+	if errors.Is(err, errNeedsGit) {
+		err = r.runPush(ctx, to, u, quick)
+	}
 	var failed *gitError
 	if quick && errors.As(err, &failed) && !failed.refused() {
 		err = r.runPush(ctx, to, u, false)
@@ -441,18 +446,19 @@ func namedRef(rev string) string {
 	return "refs/heads/" + strings.TrimPrefix(rev, "refs/heads/")
 }
 
+// gitDirsOf returns the git directory of a repository on this host, and the one with its objects and
+// branches, which is another one in a linked worktree.
+func (m *Manager) gitDirsOf(ctx context.Context, to source) (dir, common string, err error) {
+	top := strings.TrimPrefix(to.address, "file://")
+	if dir, err = m.gitDirOf(ctx, top); err == nil {
+		common, err = m.commonDir(top, dir)
+	}
+	return dir, common, err
+}
+
 // hidesRefs reports whether the configuration of a repository on this host may hide references. Git refuses
 // pushes to hidden references. A configuration that includes other files counts as one that does.
-func (m *Manager) hidesRefs(ctx context.Context, to source) bool {
-	top := strings.TrimPrefix(to.address, "file://")
-	dir, err := m.gitDirOf(ctx, top)
-	if err != nil {
-		return true
-	}
-	common, err := m.commonDir(top, dir)
-	if err != nil {
-		return true
-	}
+func hidesRefs(dir, common string) bool {
 	for _, name := range []string{filepath.Join(common, "config"), filepath.Join(dir, "config.worktree")} {
 		content, err := os.ReadFile(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -477,7 +483,7 @@ func (r *mirror) runPush(ctx context.Context, to source, u update, quick bool) e
 	var env []string
 	if quick {
 		env = []string{"GIT_SHALLOW_FILE="}
-		if !r.m.hidesRefs(ctx, to) {
+		if dir, common, err := r.m.gitDirsOf(ctx, to); err == nil && !hidesRefs(dir, common) {
 			settings = hiddenRefs(u)
 		}
 	}
