@@ -2,6 +2,7 @@ package activities
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -320,50 +321,55 @@ func (p *planTurn) beginReview(ctx context.Context) error {
 
 // open opens the conversation of a plan.
 func (p *planTurn) open(ctx context.Context, consensus string) error {
+	mayRelease := p.beside(ctx, "the check whether the run can release", func() error {
+		if err := p.checkBranch(ctx, p.in.Repo, p.in.Branch, p.run); err != nil {
+			return err
+		}
+		return p.checkForge(ctx, p.in.Repo, p.run)
+	})
+	text, err := p.firstPrompt(ctx, consensus)
+	if err := cmp.Or(mayRelease(), err); err != nil {
+		return err
+	}
+	p.state.Prompt = text.Version
+	goalPictures(&text, p.run)
+	return p.Activities.open(ctx, p.in.Execution, text)
+}
+
+// firstPrompt returns the prompt of the planner's first turn.
+func (p *planTurn) firstPrompt(ctx context.Context, consensus string) (prompt.Prompt, error) {
 	in, run := p.in, p.run
-	if err := p.checkBranch(ctx, in.Repo, in.Branch, run); err != nil {
-		return err
-	}
-	if err := p.checkForge(ctx, in.Repo, run); err != nil {
-		return err
-	}
 	files, err := p.Workspaces.Files(ctx, in.Repo.Workspace())
 	if err != nil {
-		return err
+		return prompt.Prompt{}, err
 	}
 	lessons, err := p.lessons(ctx, in.Execution.RunID, in.Lessons)
 	if err != nil {
-		return err
+		return prompt.Prompt{}, err
 	}
 	project, err := p.project(ctx, run)
 	if err != nil {
-		return err
+		return prompt.Prompt{}, err
 	}
 	overview, err := p.overview(ctx, files)
 	if err != nil {
-		return err
+		return prompt.Prompt{}, err
 	}
 	var excerpts []prompt.Excerpt
 	if !overview.Map || p.turns() <= 1 { // otherwise it reads what it needs
 		if excerpts, err = p.excerpts(ctx, in.Repo.Workspace(), files); err != nil {
-			return err
+			return prompt.Prompt{}, err
 		}
 	}
 	earlier, err := p.earlierWork(ctx, run, in.Lessons.Compact)
 	if err != nil {
-		return err
+		return prompt.Prompt{}, err
 	}
-	text, err := plannerPrompt(prompt.PlannerTask{
+	return plannerPrompt(prompt.PlannerTask{
 		Files:   overview,
 		Lessons: lessons, Project: project, EarlierWork: earlier, Pictures: namesOf(run.Settings.Pictures), Consensus: consensus, Turns: p.turns(), Input: in.Input,
 		GoalTitle: issue.GoalTitle(run.Settings.Issue, run.GoalTitle), GoalDescription: run.GoalDescription, Branch: in.Repo.Branch, Base: in.Repo.Base, Excerpts: excerpts,
 	}, files, in.Lessons.Compact)
-	if err != nil {
-		return err
-	}
-	p.state.Prompt = text.Version
-	goalPictures(&text, run)
-	return p.Activities.open(ctx, in.Execution, text)
 }
 
 // overview describes the repository to the planner.

@@ -51,12 +51,22 @@ func (a *Activities) Release(ctx context.Context, in contract.ReleaseInput) (con
 	if err != nil {
 		return contract.ReleaseResult{}, err
 	}
+	result := contract.ReleaseResult{Branch: in.Release.Branch, Commit: commit, Pushed: contract.Pushes(in.Repo, in.Release)}
+	var files []contract.Artifact
+	written := a.beside(ctx, "the report of a release", func() (err error) {
+		files, err = a.writeReport(ctx, in, result)
+		return err
+	})
 	options := workspace.PublishOptions{Replaces: cmp.Or(in.Replaces, replacedCommit(run)), Remote: pushTarget(in.Release)}
-	if err := a.Workspaces.Publish(ctx, in.Repo, commit, in.Release.Branch, options); err != nil {
+	err = a.Workspaces.Publish(ctx, in.Repo, commit, in.Release.Branch, options)
+	failed := written()
+	if err != nil {
 		return contract.ReleaseResult{}, explainRelease(err, run)
 	}
-	result := contract.ReleaseResult{Branch: in.Release.Branch, Commit: commit, Pushed: contract.Pushes(in.Repo, in.Release)}
-	return result, a.keepReport(ctx, in, result)
+	if failed == nil {
+		failed = a.Store.AddArtifacts(ctx, in.Execution.RunID, files)
+	}
+	return result, failed
 }
 
 // verified reports whether a release ends with the code that was verified. After people pushed to the
@@ -152,30 +162,29 @@ func subjectOf(said string) string {
 	return line
 }
 
-// keepReport stores the report, the patch, the run as JSON, and a zip of all artifacts.
-func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, result contract.ReleaseResult) error {
-	runID := in.Execution.RunID
-	details, err := a.Views.RunDetails(ctx, runID)
+// writeReport writes the report, the patch, the run as JSON, and a zip of all artifacts.
+func (a *Activities) writeReport(ctx context.Context, in contract.ReleaseInput, result contract.ReleaseResult) ([]contract.Artifact, error) {
+	details, err := a.Views.RunDetails(ctx, in.Execution.RunID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// The status the run will have once this is stored, unless someone stops it right now.
 	details.ReleaseBranch, details.ReleaseCommit, details.Status = result.Branch, result.Commit, contract.StatusDone
 	base, err := a.mergedBase(ctx, in.Merged, in.Workspace)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	patch, err := a.Workspaces.DiffBetween(ctx, base, in.Workspace, patchBytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	stat, err := a.Workspaces.DiffStatBetween(ctx, base, in.Workspace)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	asJSON, err := report.JSON(details)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var kept []contract.Artifact
 	for _, f := range []struct {
@@ -190,15 +199,15 @@ func (a *Activities) keepReport(ctx context.Context, in contract.ReleaseInput, r
 		text := telemetry.Redact(f.text)
 		digest, err := a.Artifacts.Put(ctx, []byte(text))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		kept = append(kept, contract.Artifact{ExecutionID: in.Execution.ID, Name: attemptName(f.name, in.Execution.Attempt), Type: f.kind, Size: int64(len(text)), Digest: digest})
 	}
 	zip, err := a.zip(ctx, in.Execution, kept)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return a.Store.AddArtifacts(ctx, runID, append(kept, zip))
+	return append(kept, zip), nil
 }
 
 // zip packs a run's artifacts: the given ones and those stored before.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -138,7 +137,7 @@ func (a *Activities) Verify(ctx context.Context, in contract.VerifyInput) (contr
 		one := in
 		one.Check = check
 		running.Go(func() {
-			defer a.recovered(ctx, check, &errs[i])
+			defer a.recovered(ctx, "the check "+check.ID, &errs[i])
 			results[i], errs[i] = a.verify(ctx, one)
 		})
 	}
@@ -172,15 +171,6 @@ func fitting(r contract.VerifyResult) contract.VerifyResult {
 		r.Others[i].Coverage = nil
 	}
 	return r
-}
-
-// recovered turns a panic of a check into its error, with the stack in the log, as Temporal's SDK does for
-// activities. Otherwise it would end the worker.
-func (a *Activities) recovered(ctx context.Context, check contract.Check, err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("the check %s panicked, which is a bug of the worker: %v", check.ID, p)
-		a.Log.ErrorContext(ctx, "A check panicked", "check", check.ID, "panic", p, "stack", string(debug.Stack()))
-	}
 }
 
 // verify carries out one check on its own clean checkout. A failure that also occurs on the base commit is known, and
