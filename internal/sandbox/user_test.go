@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +52,20 @@ func TestSandboxesLeaveTheMountsOfTheHostAlone(t *testing.T) {
 	}
 	before := system()
 	require.NotEmpty(t, before)
+	type mounts struct {
+		list []byte
+		err  error
+	}
+	there := make(chan mounts, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with its namespace
+		err := separateMounts()
+		list, read := os.ReadFile("/proc/thread-self/mountinfo")
+		there <- mounts{list, errors.Join(err, read)}
+	}()
+	seen := <-there
+	require.NoError(t, seen.err)
+	require.NotContains(t, string(seen.list), " /sys", "bubblewrap would read them again for each mount that it makes")
 	for _, base := range []string{"", t.TempDir()} {
 		res := runCommand(t, p, Command{WorkspaceBase: base, Shell: "! grep ' /sys' /proc/self/mountinfo"})
 		require.True(t, res.OK(), "%s", res.Stdout)
