@@ -55,7 +55,7 @@ func (r *mirror) create(ctx context.Context, to source, u update) error {
 
 // lacksRef reports whether a repository has no reference with this name. It knows only the format
 // that most repositories have. Receive-pack decides whether a reference is new, but only after it
-// has taken the objects, which must not remain in a repository that has the reference.
+// has taken the objects, which then remain. A push looks at the reference first.
 func lacksRef(common, ref string) bool {
 	// In another format, refs/heads is not a directory, which is another error.
 	if _, err := os.Lstat(filepath.Join(common, ref)); !errors.Is(err, fs.ErrNotExist) {
@@ -169,7 +169,7 @@ func (p *packer) addTree(before, tree string) error {
 			err = p.addTree(below, c.new.id)
 		case !c.new.isFile():
 			err = errNeedsGit
-		case c.new.id != c.old.id:
+		case c.new.id != c.old.id || !c.old.isFile():
 			if content, err = p.r.object(kindBlob, c.new.id); err == nil {
 				err = p.add(kindBlob, c.new.id, content)
 			}
