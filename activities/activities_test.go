@@ -92,7 +92,7 @@ func newFixture(t *testing.T, rules string) *fixture {
 	h.Log = log
 	h.Artifacts, err = artifact.Open(t.Context(), "", filepath.Join(dir, "artifacts"), artifact.WithSync(false))
 	require.NoError(t, err)
-	h.Workspaces, err = setup.Workspaces(cfg, dir, h.Artifacts)
+	h.Workspaces, err = setup.Workspaces(cfg, dir, h.Artifacts, setup.KeepSpares(cfg))
 	require.NoError(t, err)
 	h.Model, err = setup.Model(cfg)
 	require.NoError(t, err)

@@ -186,7 +186,7 @@ func (a *Activities) Integrate(ctx context.Context, in contract.IntegrateInput) 
 }
 
 // CleanUp removes a run's working directories and build caches on this host. It reports whether there
-// were any.
+// were directories, or caches that it removed.
 func (a *Activities) CleanUp(ctx context.Context, runID int64) (bool, error) {
 	held, err := a.Workspaces.Holds(fmt.Sprint(runID))
 	err = errors.Join(err, a.Workspaces.CleanUp(ctx, fmt.Sprint(runID)))

@@ -117,7 +117,7 @@ func TestAPlannerCanNeitherChangeNorLeaveTheRepository(t *testing.T) {
 	}{
 		"edit_file":   {`{name: edit_file, arguments: {path: hello.txt, old_text: hello, new_text: gone}}`, contract.CodeInvalidOutput},
 		"run_command": {`{name: run_command, arguments: {command: rm hello.txt}}`, contract.CodeInvalidOutput},
-		"outside":     {`{name: read_file, arguments: {path: ../source/hello.txt}}`, contract.CodePathEscape},
+		"outside":     {`{name: read_file, arguments: {path: ../tree}}`, contract.CodePathEscape},
 		"git":         {`{name: read_file, arguments: {path: .git/config}}`, contract.CodePathEscape},
 	} {
 		t.Run(name, func(t *testing.T) {

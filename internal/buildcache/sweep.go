@@ -18,7 +18,7 @@ import (
 	"github.com/rocketgpt/orchestrator/internal/rmtree"
 )
 
-// RemoveRun removes the layers of a run, and reports whether there were any. Layers in use are left for the sweep.
+// RemoveRun removes the layers of a run, and reports whether it removed any. Layers in use are left for the sweep.
 func (s Store) RemoveRun(run int64) (removed bool, err error) {
 	return remove(filepath.Join(s.root, "runs", strconv.FormatInt(run, 10)))
 }

@@ -236,7 +236,7 @@ func (r *Runs) FindEnvironment(ctx context.Context, repo, base string) (FoundEnv
 	return *out, nil
 }
 
-// find reads a commit's files in a temporary directory.
+// find finds the environment that a commit's files need.
 func (r *Runs) find(ctx context.Context, at contract.Repo, s environment.Settings) (recipe environment.Recipe, err error) {
 	workspaces, err := setup.Workspaces(r.Config, r.DataDir, r.Artifacts)
 	if err != nil {

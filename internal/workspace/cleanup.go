@@ -98,13 +98,23 @@ func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 			return errors.Join(failed, pruningStopped(ctx))
 		}
 		if strings.HasPrefix(dir, spareKey+"+") {
-			// The lock of a spare directory that a killed worker took, or one where earlier versions kept them.
-			failed = errors.Join(failed, m.removeIfFree(m.dirLock(dir), filepath.Join(m.dirsRoot(), dir)))
+			failed = errors.Join(failed, m.pruneOfSpare(dir))
 			continue
 		}
 		failed = errors.Join(failed, m.pruneDir(dir, before))
 	}
 	return errors.Join(failed, m.pruneMirrors(ctx, before))
+}
+
+// pruneOfSpare removes the lock file of a spare directory that is gone, because a worker was killed when it took it, and
+// one where earlier versions kept them.
+func (m *Manager) pruneOfSpare(name string) error {
+	_, rest, _ := strings.Cut(name, "+")
+	repo, id, _ := strings.Cut(rest, "+")
+	if _, err := os.Lstat(m.sparePath(spareDir{repo: repo, id: id})); err == nil && id != "" {
+		return nil
+	}
+	return m.removeIfFree(m.dirLock(name), filepath.Join(m.dirsRoot(), name))
 }
 
 func pruningStopped(ctx context.Context) error {
@@ -203,8 +213,8 @@ func (m *Manager) dirLock(dir string) string {
 	return filepath.Join(m.options.CacheDir, "locks", dir+lockSuffix)
 }
 
-// dirNames returns the wanted names of directories, nil for all, including those with only a lock file left
-// because a worker was killed between the two removals.
+// dirNames returns the wanted names of directories, nil for all, including those of which there is only a lock file
+// here: they are spare ones, or a worker was killed between the two removals.
 func (m *Manager) dirNames(wanted func(dir string) bool) ([]string, error) {
 	var names []string
 	for _, dir := range []string{m.dirsRoot(), filepath.Dir(m.dirLock(""))} {

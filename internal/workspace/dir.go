@@ -280,7 +280,11 @@ func (d *Dir) wipe() error {
 	if err := removeTree(d.root); err != nil {
 		return wrapf(err, "cannot empty a workspace directory")
 	}
-	if err := os.MkdirAll(d.Path(), 0o755); err != nil {
+	err := os.MkdirAll(d.Path(), 0o755)
+	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < keepTries; tries++ {
+		err = os.MkdirAll(d.Path(), 0o755)
+	}
+	if err != nil {
 		return wrapf(err, "cannot create a workspace directory")
 	}
 	return nil

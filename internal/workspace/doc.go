@@ -2,8 +2,8 @@
 // into directories and back.
 //
 // Below its cache directory, a Manager keeps a bare mirror of each repository with the base commits
-// that runs started from, and a directory for each key that callers use. All of it is a cache:
-// every state can be rebuilt from the repository, the base commit and the patch in the blob store,
+// that runs started from, a directory for each key that callers use, and directories that readers
+// share. All of it is a cache: every state can be rebuilt from the repository, the base commit and the patch in the blob store,
 // on any host.
 //
 // # Isolation of git

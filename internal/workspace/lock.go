@@ -75,6 +75,16 @@ func (l *locks) tryExclusive(path string) (*heldLock, error) {
 // tryShared takes the lock if no writer has it or waits for it; otherwise it returns nil.
 func (l *locks) tryShared(path string) (*heldLock, error) { return l.try(path, 1, unix.LOCK_SH) }
 
+// alone waits until no other goroutine of this process does the same. Names are not those of lock files.
+func (l *locks) alone(ctx context.Context, name string) (release func(), err error) {
+	entry := l.enter(name)
+	if err := entry.sem.Acquire(ctx, allReaders); err != nil {
+		l.leave(name)
+		return nil, wrapf(context.Cause(ctx), "stopped waiting for a workspace directory")
+	}
+	return func() { entry.sem.Release(allReaders); l.leave(name) }, nil
+}
+
 func (l *locks) try(path string, weight int64, how int) (*heldLock, error) {
 	entry := l.enter(path)
 	if !entry.sem.TryAcquire(weight) {
@@ -129,28 +139,24 @@ func (h *heldLock) release() {
 }
 
 // share turns an exclusive lock into a shared one. Within this process nobody gets the lock in between; another
-// process may, and even remove the lock file.
-func (h *heldLock) share(ctx context.Context) error {
-	pause := lockPollFirst
-	for {
-		err := unix.Flock(int(h.file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return wrapf(err, "could not share the lock %s", filepath.Base(h.path))
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return wrapf(err, "stopped waiting for %s", filepath.Base(h.path))
-		}
-		pause = min(2*pause, lockPollLongest)
+// process may. Then it reports false, and the lock must still be released.
+func (h *heldLock) share() (bool, error) {
+	err := unix.Flock(int(h.file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Flock(int(h.file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	if err != nil {
+		return false, wrapf(err, "could not share the lock %s", filepath.Base(h.path))
 	}
 	h.locks.mu.Lock()
 	entry := h.locks.paths[h.path]
 	h.locks.mu.Unlock()
 	entry.sem.Release(h.weight - 1)
 	h.weight = 1
-	return nil
+	return true, nil
 }
 
 // remove deletes the lock file. Waiters notice that the path no longer refers to the file that they
@@ -164,21 +170,14 @@ func flockWait(ctx context.Context, path string, how int) (*os.File, error) {
 		if err != nil || file != nil {
 			return file, err
 		}
-		if err := sleep(ctx, pause); err != nil {
-			return nil, err
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		case <-timer.C:
 		}
 		pause = min(2*pause, lockPollLongest)
-	}
-}
-
-func sleep(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }
 

@@ -56,10 +56,10 @@ type Options struct {
 	// MaxRepositoryFiles and MaxRepositoryBytes limit how large a repository this host accepts.
 	MaxRepositoryFiles int64
 	MaxRepositoryBytes int64
-	// MaxSpareDirs limits the directories of ended runs and checks that are kept for each repository; 0:
-	// none are kept.
+	// MaxSpareDirs limits the directories of readers, and of ended runs, agents and checks, that are kept for each
+	// repository; 0: none are kept, and each reader has one of its own.
 	MaxSpareDirs int
-	// MinFreeForSpares is the free space, in bytes, below which none are kept.
+	// MinFreeForSpares is the free space, in bytes, below which none are kept but one for readers.
 	MinFreeForSpares int64
 	// LinkedFolders are directories where repositories on this host may have external data:
 	// borrowed objects or separate git directories.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -55,29 +56,110 @@ func TestReadersOfATreeShareADirectoryWhichLaterReadersAndWritersUse(t *testing.
 func TestADirectoryBeyondTheLimitIsRemovedByItsLastReader(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
-	for name, change := range map[string]func(*Options){
-		"no spare directories": func(o *Options) { o.MaxSpareDirs = 0 },
-		"a full disk":          func(o *Options) { o.MinFreeForSpares = 1 << 62 },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := newManager(t, change)
-			_, ws := start(t, m, repo)
-			one, two := openShared(t, m, ws), openShared(t, m, ws)
-			one.Close()
-			require.Equal(t, map[string]string{"a.txt": "0 a\n"}, snapshot(t, two.Path()))
-			two.Close()
-			require.Empty(t, spareDirs(t, m))
-			names, err := m.dirNames(nil)
-			require.NoError(t, err)
-			require.Empty(t, names, "no lock is left")
-		})
-	}
-	m := newManager(t, func(o *Options) { o.MaxSpareDirs = 1 })
+	none := newManager(t, func(o *Options) { o.MaxSpareDirs = 0 })
+	_, ws := start(t, none, repo)
+	one, two := openShared(t, none, ws), openShared(t, none, ws)
+	one.Close()
+	require.Equal(t, map[string]string{"a.txt": "0 a\n"}, snapshot(t, two.Path()))
+	two.Close()
+	require.Empty(t, spareDirs(t, none))
+	names, err := none.dirNames(nil)
+	require.NoError(t, err)
+	require.Empty(t, names, "no lock is left")
+
+	full := newManager(t, func(o *Options) { o.MinFreeForSpares = 1 << 62 })
+	_, ws = start(t, full, repo)
+	after := editFile(t, full, ws, "1/step", "a.txt", "b\n")
+	one, two = openShared(t, full, ws), openShared(t, full, after)
+	two.Close()
+	one.Close()
+	require.Equal(t, []string{filepath.Dir(two.Path())}, spareDirs(t, full), "the latest one is left to the next reader")
+	require.NoError(t, full.Prune(t.Context(), time.Hour))
+	require.Empty(t, spareDirs(t, full))
+}
+
+func TestManyReadersOfATreeFillOneDirectoryAndOfManyTreesLeaveThoseThatAreKept(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t, func(o *Options) { o.MaxSpareDirs = 3 })
 	_, ws := start(t, m, repo)
-	held := openShared(t, m, ws)
-	openShared(t, m, editFile(t, m, ws, "1/step", "a.txt", "b\n")).Close()
-	require.Equal(t, []string{filepath.Dir(held.Path())}, spareDirs(t, m))
+	trees := []contract.Workspace{ws}
+	for i := range 7 {
+		trees = append(trees, editFile(t, m, ws, "1/step", "a.txt", fmt.Sprint(i)))
+	}
+	burst := func(all []contract.Workspace) {
+		opened := make([]*Shared, len(all))
+		var wg sync.WaitGroup
+		for i := range all {
+			wg.Go(func() { opened[i], _ = m.OpenShared(t.Context(), all[i]) })
+		}
+		wg.Wait()
+		for i := range opened {
+			require.NotNil(t, opened[i])
+			wg.Go(opened[i].Close)
+		}
+		wg.Wait()
+	}
+	started := m.GitProcesses()
+	burst(slices.Repeat([]contract.Workspace{ws}, 12))
+	require.Equal(t, int64(1), m.GitProcesses()-started)
+	require.Len(t, spareDirs(t, m), 1)
+	burst(trees)
+	require.Len(t, spareDirs(t, m), 3)
+}
+
+func TestADirectoryThatCannotBeFilledIsRemoved(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
+	m := newManager(t)
+	_, ws := start(t, m, repo)
+	git := m.options.Git
+	m.options.Git = "/bin/false"
+	for range 3 {
+		_, err := m.OpenShared(t.Context(), ws)
+		require.ErrorContains(t, err, "could not check out")
+	}
+	require.Empty(t, spareDirs(t, m))
+	names, err := m.dirNames(nil)
+	require.NoError(t, err)
+	require.Empty(t, names)
+	m.options.Git = git
+	openShared(t, m, ws)
+}
+
+func TestTreesThatDifferMuchDoNotTakeEachOthersDirectories(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	_, ws := start(t, m, newRepo(t, map[string]string{"a.txt": "a\n"}))
+	far := edit(t, m, ws, "1/step", func(dir string) {
+		for i := range maxDifference + 1 {
+			write(t, dir, fmt.Sprintf("f%d", i), "x")
+		}
+	})
+	require.NoError(t, m.CleanUp(t.Context(), "1"))
+	started := m.GitProcesses()
+	for range 3 {
+		openShared(t, m, ws).Close()
+		openShared(t, m, far).Close()
+	}
+	require.Equal(t, int64(2), m.GitProcesses()-started)
+	require.Len(t, spareDirs(t, m), 2)
+}
+
+func TestADirectoryThatReadersUseIsNotPruned(t *testing.T) {
+	t.Parallel()
+	m := newManager(t)
+	_, ws := start(t, m, newRepo(t, map[string]string{"a.txt": "a\n"}))
+	d := openShared(t, m, ws)
+	d.Close()
+	old := time.Now().Add(-48 * time.Hour)
+	root := filepath.Dir(d.Path())
+	for _, path := range []string{root, d.Path(), filepath.Join(root, "index"), filepath.Join(root, markerName)} {
+		require.NoError(t, os.Chtimes(path, old, old))
+	}
+	openShared(t, m, ws).Close()
+	require.NoError(t, m.Prune(t.Context(), 24*time.Hour))
+	require.DirExists(t, root)
 }
 
 func TestADirectoryThatWasBeingChangedWhenItsReaderWasKilledIsNotUsed(t *testing.T) {

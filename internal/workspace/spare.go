@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -105,8 +106,8 @@ func (m *Manager) retire(lock *heldLock, dir string) error {
 	return errors.Join(err, m.removeDir(lock, dir))
 }
 
-// keepTries limits how often keep creates the folder of a repository's spare directories, which Prune removes when it
-// is empty.
+// keepTries limits how often the folder of a repository's spare directories is created again because Prune removes it
+// while it is empty.
 const keepTries = 3
 
 // keep makes a directory a spare one. The caller has its exclusive lock, whose file keep removes.
@@ -146,7 +147,7 @@ func (m *Manager) spareFor(dir string) (*spareDir, error) {
 
 // canKeepSpare reports whether another spare directory of a repository may be kept.
 func (m *Manager) canKeepSpare(repo string) (bool, error) {
-	kept, err := m.spares(repo)
+	kept, err := m.usableSpares(repo)
 	return err == nil && len(kept) < m.options.MaxSpareDirs && !m.isShort(), err
 }
 
@@ -192,20 +193,39 @@ func (m *Manager) pruneSpares(ctx context.Context, before time.Time) error {
 // partsOfPlain are the entries of a plain directory; see Dir.
 var partsOfPlain = []string{"work", "index", markerName}
 
-// usableSpares returns the spare directories of the repository whose content is known: those with the wanted
-// tree, and others.
-func (d *Dir) usableSpares() (same, other []spareDir, err error) {
+// usableSpare is a spare directory whose content is known.
+type usableSpare struct {
+	spareDir
+	tree string
+	used time.Time
+}
+
+// usableSpares returns the spare directories of a repository whose content is known, the least recently used first.
+func (m *Manager) usableSpares(repo string) ([]usableSpare, error) {
+	spares, err := m.spares(repo)
+	var usable []usableSpare
+	for _, s := range spares {
+		marker := filepath.Join(m.sparePath(s), markerName)
+		info, err := os.Stat(marker)
+		if k, ok := readMark(marker); ok && k.boot == m.boot && err == nil {
+			usable = append(usable, usableSpare{spareDir: s, tree: k.tree, used: info.ModTime()})
+		}
+	}
+	slices.SortFunc(usable, func(a, b usableSpare) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.id, b.id)) })
+	return usable, err
+}
+
+// candidates returns the usable spare directories of the repository: those with the wanted tree, and others.
+func (d *Dir) candidates() (same, other []spareDir, err error) {
 	if d.m.options.MaxSpareDirs == 0 {
 		return nil, nil, nil
 	}
-	spares, err := d.m.spares(d.repo.id)
-	for _, s := range spares {
-		switch k, ok := readMark(filepath.Join(d.m.sparePath(s), markerName)); {
-		case !ok || k.boot != d.m.boot:
-		case k.tree == d.ws.Tree:
-			same = append(same, s)
-		default:
-			other = append(other, s)
+	usable, err := d.m.usableSpares(d.repo.id)
+	for _, s := range usable {
+		if s.tree == d.ws.Tree {
+			same = append(same, s.spareDir)
+		} else {
+			other = append(other, s.spareDir)
 		}
 	}
 	return same, other, err
@@ -214,7 +234,7 @@ func (d *Dir) usableSpares() (same, other []spareDir, err error) {
 // takeSpare replaces a directory whose content is unknown with a spare one, preferably with the wanted
 // tree. It reports whether there was one. The caller has the exclusive lock of the directory.
 func (d *Dir) takeSpare() (bool, error) {
-	same, other, err := d.usableSpares()
+	same, other, err := d.candidates()
 	if err != nil {
 		return false, err
 	}

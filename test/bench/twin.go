@@ -261,7 +261,7 @@ func (r *twinRun) callTool(ctx context.Context, ws *contract.Workspace, step str
 
 // test runs the checks of the changed repository.
 func (r *twinRun) test(ctx context.Context, ws contract.Workspace) error {
-	view, err := r.host.Workspaces.View(ctx, ws, r.key+"/plan")
+	view, err := r.host.Workspaces.OpenShared(ctx, ws)
 	if err != nil {
 		return err
 	}
