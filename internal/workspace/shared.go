@@ -62,6 +62,9 @@ func (v *Shared) Close() {
 	if m.isShort() {
 		most = min(most, 1)
 	}
+	if all, err := m.spares(v.spare.repo); err == nil && len(all) <= most {
+		return
+	}
 	kept, err := m.usableSpares(v.spare.repo)
 	// The latest stay. Others that are closed at the same time decide by the same order.
 	at := slices.IndexFunc(kept, func(s usableSpare) bool { return s.spareDir == v.spare })

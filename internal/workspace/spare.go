@@ -145,9 +145,10 @@ func (m *Manager) spareFor(dir string) (*spareDir, error) {
 	return &spareDir{repo: mark.repo, id: rand.Text()}, nil
 }
 
-// canKeepSpare reports whether another spare directory of a repository may be kept.
+// canKeepSpare reports whether another spare directory of a repository may be kept. It counts those of an earlier start
+// of the host, too, which are of no use, because it is called often and they are pruned soon.
 func (m *Manager) canKeepSpare(repo string) (bool, error) {
-	kept, err := m.usableSpares(repo)
+	kept, err := m.spares(repo)
 	return err == nil && len(kept) < m.options.MaxSpareDirs && !m.isShort(), err
 }
 
