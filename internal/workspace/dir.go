@@ -271,7 +271,16 @@ func (d *Dir) fill(ctx context.Context) error {
 	if err := d.wipe(); err != nil {
 		return err
 	}
-	d.plain, d.reused = true, false
+	d.plain, d.reused, d.stale = true, false, false
+	begun, err := d.turn("")
+	switch {
+	case err == nil:
+		return nil
+	case begun:
+		if err := d.wipe(); err != nil {
+			return err
+		}
+	}
 	return d.checkOut(ctx, false)
 }
 

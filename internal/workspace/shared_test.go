@@ -22,6 +22,14 @@ func openShared(t testing.TB, m *Manager, ws contract.Workspace) *Shared {
 	return d
 }
 
+// withLink adds a link to a workspace, so that only git can write its files.
+func withLink(t testing.TB, m *Manager, ws contract.Workspace) contract.Workspace {
+	t.Helper()
+	after := edit(t, m, ws, "link/step", func(dir string) { require.NoError(t, os.Symlink("a.txt", filepath.Join(dir, "link"))) })
+	require.NoError(t, m.CleanUp(t.Context(), "link"))
+	return after
+}
+
 func TestReadersOfATreeShareADirectoryWhichLaterReadersAndWritersUse(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t, map[string]string{"a.txt": "a\n", "dir/b.txt": "b\n"})
@@ -83,6 +91,7 @@ func TestManyReadersOfATreeFillOneDirectoryAndOfManyTreesLeaveThoseThatAreKept(t
 	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
 	m := newManager(t, func(o *Options) { o.MaxSpareDirs = 3 })
 	_, ws := start(t, m, repo)
+	linked := withLink(t, m, ws)
 	trees := []contract.Workspace{ws}
 	for i := range 7 {
 		trees = append(trees, editFile(t, m, ws, "1/step", "a.txt", fmt.Sprint(i)))
@@ -101,7 +110,7 @@ func TestManyReadersOfATreeFillOneDirectoryAndOfManyTreesLeaveThoseThatAreKept(t
 		wg.Wait()
 	}
 	started := m.GitProcesses()
-	burst(slices.Repeat([]contract.Workspace{ws}, 12))
+	burst(slices.Repeat([]contract.Workspace{linked}, 12))
 	require.Equal(t, int64(1), m.GitProcesses()-started)
 	require.Len(t, spareDirs(t, m), 1)
 	burst(trees)
@@ -113,6 +122,7 @@ func TestADirectoryThatCannotBeFilledIsRemoved(t *testing.T) {
 	repo := newRepo(t, map[string]string{"a.txt": "a\n"})
 	m := newManager(t)
 	_, ws := start(t, m, repo)
+	ws = withLink(t, m, ws)
 	git := m.options.Git
 	m.options.Git = "/bin/false"
 	for range 3 {
@@ -142,8 +152,33 @@ func TestTreesThatDifferMuchDoNotTakeEachOthersDirectories(t *testing.T) {
 		openShared(t, m, ws).Close()
 		openShared(t, m, far).Close()
 	}
-	require.Equal(t, int64(2), m.GitProcesses()-started)
+	require.Equal(t, int64(1), m.GitProcesses()-started, "a large tree was written once")
 	require.Len(t, spareDirs(t, m), 2)
+}
+
+func TestASmallTreeIsWrittenWithoutGitAsGitWritesIt(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, func(o *Options) { o.MaxSpareDirs = 0 })
+	_, ws := start(t, m, newRepo(t, map[string]string{"a.txt": "a\n", ".gitignore": "ignored\n", ".gitattributes": "*.crlf eol=crlf\n", "b.crlf": "b\n"}))
+	ws = edit(t, m, ws, "1/step", func(dir string) {
+		write(t, dir, "dir/deep/run.sh", "#!/bin/sh\n")
+		require.NoError(t, os.Chmod(filepath.Join(dir, "dir/deep/run.sh"), 0o755))
+	})
+	require.NoError(t, m.CleanUp(t.Context(), "1"))
+	started := m.GitProcesses()
+	small := openShared(t, m, ws)
+	require.Equal(t, started, m.GitProcesses())
+	byGit := openShared(t, m, withLink(t, m, ws))
+	want := snapshot(t, byGit.Path())
+	delete(want, "link")
+	require.Equal(t, want, snapshot(t, small.Path()))
+
+	d, err := m.Open(t.Context(), ws, "2/step")
+	require.NoError(t, err)
+	defer d.Close()
+	same, err := d.Save(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, ws, same)
 }
 
 func TestADirectoryThatReadersUseIsNotPruned(t *testing.T) {
@@ -154,7 +189,7 @@ func TestADirectoryThatReadersUseIsNotPruned(t *testing.T) {
 	d.Close()
 	old := time.Now().Add(-48 * time.Hour)
 	root := filepath.Dir(d.Path())
-	for _, path := range []string{root, d.Path(), filepath.Join(root, "index"), filepath.Join(root, markerName)} {
+	for _, path := range []string{root, d.Path(), filepath.Join(root, markerName)} {
 		require.NoError(t, os.Chtimes(path, old, old))
 	}
 	openShared(t, m, ws).Close()

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +25,8 @@ import (
 const spareKey = "spare"
 
 const (
-	// maxDifference and maxDifferenceBytes limit the changed files of which a directory is made to match
-	// another tree in this process; maxDifference also the files of which it counts changed lines. Git does more.
+	// maxDifference and maxDifferenceBytes limit the changed files of which a directory, which may be empty, is made to
+	// match another tree in this process; maxDifference also the files of which it counts changed lines. Git does more.
 	maxDifference      = 256
 	maxDifferenceBytes = 8 << 20
 )
@@ -279,8 +280,8 @@ func removeLock(lock *heldLock) error {
 	return nil
 }
 
-// turn makes the files of a plain directory, which has the given tree, match the wanted one, without a git
-// process. It fails before it begins to change anything if the difference is large or not one of regular
+// turn makes the files of a plain directory, which has the given tree or is empty (""), match the wanted one, without a
+// git process. It fails before it begins to change anything if the difference is large or not one of regular
 // files with plain names.
 func (d *Dir) turn(from string) (begun bool, err error) {
 	changes, err := d.difference(from)
@@ -319,32 +320,48 @@ type writtenChange struct {
 	content []byte
 }
 
-// difference returns the files that differ between a tree and the wanted one, or errNeedsGit.
+// difference returns the files that differ between a tree, "" for an empty one, and the wanted one, or errNeedsGit.
 func (d *Dir) difference(from string) ([]writtenChange, error) {
-	if len(from) != sha1Length || len(d.ws.Tree) != sha1Length {
+	if from != "" && len(from) != sha1Length || len(d.ws.Tree) != sha1Length {
 		return nil, errNeedsGit
 	}
 	var changes []writtenChange
-	total := 0
 	err := d.repo.changedFiles(from, d.ws.Tree, "", func(c fileChange) error {
-		_, plain := plainParts(c.path)
-		if !plain || c.old.mode == modeLink || c.new.mode == modeLink || len(changes) == maxDifference {
+		if !mayWrite(c.path) || c.old.mode == modeLink || c.new.mode == modeLink || len(changes) == maxDifference {
 			return errNeedsGit
 		}
-		changed := writtenChange{fileChange: c}
-		if c.new.mode != "" {
-			var err error
-			if changed.content, err = d.repo.object(kindBlob, c.new.id); err != nil {
-				return err
-			}
-		}
-		if total += len(changed.content); total > maxDifferenceBytes {
-			return errNeedsGit
-		}
-		changes = append(changes, changed)
+		changes = append(changes, writtenChange{fileChange: c})
 		return nil
 	})
-	return changes, err
+	if err != nil {
+		return nil, err
+	}
+	total := 0
+	for i, c := range changes {
+		if c.new.mode == "" {
+			continue
+		}
+		if changes[i].content, err = d.repo.object(kindBlob, c.new.id); err != nil {
+			return nil, err
+		}
+		if total += len(changes[i].content); total > maxDifferenceBytes {
+			return nil, errNeedsGit
+		}
+	}
+	return changes, nil
+}
+
+// gitNames are names that only look like those of git's own files, for which git has rules.
+var gitNames = []string{".gitattributes", ".github", ".gitignore", ".gitkeep"}
+
+// mayWrite reports whether git would write a file with this path, and without a rule about its name.
+func mayWrite(path string) bool {
+	for part := range strings.SplitSeq(path, "/") {
+		if _, plain := plainParts(part); !plain && !slices.Contains(gitNames, part) {
+			return false
+		}
+	}
+	return true
 }
 
 // renew makes all files of a reused directory as new as those of a fresh one: build tools compare times with
