@@ -98,7 +98,7 @@ func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 			return errors.Join(failed, pruningStopped(ctx))
 		}
 		if strings.HasPrefix(dir, spareKey+"+") {
-			failed = errors.Join(failed, m.pruneOfSpare(dir))
+			failed = errors.Join(failed, m.pruneSpareLock(dir))
 			continue
 		}
 		failed = errors.Join(failed, m.pruneDir(dir, before))
@@ -106,9 +106,9 @@ func (m *Manager) Prune(ctx context.Context, unused time.Duration) error {
 	return errors.Join(failed, m.pruneMirrors(ctx, before))
 }
 
-// pruneOfSpare removes the lock file of a spare directory that is gone, because a worker was killed when it took it, and
+// pruneSpareLock removes the lock file of a spare directory that is gone, because a worker was killed when it took it, and
 // one where earlier versions kept them.
-func (m *Manager) pruneOfSpare(name string) error {
+func (m *Manager) pruneSpareLock(name string) error {
 	_, rest, _ := strings.Cut(name, "+")
 	repo, id, _ := strings.Cut(rest, "+")
 	if _, err := os.Lstat(m.sparePath(spareDir{repo: repo, id: id})); err == nil && id != "" {

@@ -3,8 +3,6 @@ package workspace
 import (
 	"bytes"
 	"context"
-	"crypto/sha1"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/storage/memory"
 )
 
 const (
@@ -85,7 +87,7 @@ func created(report []byte, ref string) error {
 
 // packSince returns a pack of the objects that a line of commits adds to a base, or errNeedsGit.
 func (r *mirror) packSince(ctx context.Context, base, commit string) (string, error) {
-	p := packer{r: r, has: map[string]bool{}}
+	p := packer{r: r, has: map[string]bool{}, objects: memory.NewStorage()}
 	for commit != base {
 		if ctx.Err() != nil {
 			return "", wrapf(context.Cause(ctx), "the release of a commit was stopped")
@@ -102,14 +104,15 @@ func (r *mirror) packSince(ctx context.Context, base, commit string) (string, er
 	if len(p.has) == 0 {
 		return "", errNeedsGit
 	}
-	return p.pack(), nil
+	return p.pack()
 }
 
 // packer collects objects.
 type packer struct {
 	r       *mirror
 	has     map[string]bool
-	objects bytes.Buffer
+	objects *memory.Storage
+	ids     []plumbing.Hash
 	size    int // uncompressed
 	commits int
 }
@@ -181,11 +184,9 @@ func (p *packer) addTree(before, tree string) error {
 	return nil
 }
 
-// packKinds are the kinds of objects in the headers of packs.
-var packKinds = map[string]byte{kindCommit: 1, kindTree: 2, kindBlob: 3}
+// packKinds are the kinds of objects that are packed.
+var packKinds = map[string]plumbing.ObjectType{kindCommit: plumbing.CommitObject, kindTree: plumbing.TreeObject, kindBlob: plumbing.BlobObject}
 
-// add adds an object in the format of packs: its kind and size, four bits of which are in the first
-// byte and seven in each further one, and its compressed content.
 func (p *packer) add(kind, id string, content []byte) error {
 	if p.has[id] {
 		return nil
@@ -194,24 +195,26 @@ func (p *packer) add(kind, id string, content []byte) error {
 	if p.size += len(content); p.size > maxSentBytes {
 		return errNeedsGit
 	}
-	const first, next, more = 4, 7, 0x80
-	head, rest := packKinds[kind]<<first|byte(len(content)&(1<<first-1)), len(content)>>first
-	for ; rest > 0; rest >>= next {
-		p.objects.WriteByte(head | more)
-		head = byte(rest & (1<<next - 1))
+	object := p.objects.NewEncodedObject()
+	object.SetType(packKinds[kind])
+	into, err := object.Writer()
+	if err != nil {
+		return err
 	}
-	p.objects.WriteByte(head)
-	packed, err := deflate(content)
-	p.objects.WriteString(packed)
+	_, err = into.Write(content)
+	if err = errors.Join(err, into.Close()); err != nil {
+		return err
+	}
+	packed, err := p.objects.SetEncodedObject(object)
+	p.ids = append(p.ids, packed)
 	return err
 }
 
-// pack returns the objects with the header of packs and their sum.
-func (p *packer) pack() string {
-	const version = 2
-	pack := binary.BigEndian.AppendUint32([]byte("PACK"), version)
-	pack = binary.BigEndian.AppendUint32(pack, uint32(len(p.has)))
-	pack = append(pack, p.objects.Bytes()...)
-	sum := sha1.Sum(pack)
-	return string(append(pack, sum[:]...))
+// pack returns the objects as a pack, without comparing them for deltas.
+func (p *packer) pack() (string, error) {
+	var pack strings.Builder
+	if _, err := packfile.NewEncoder(&pack, p.objects, false).Encode(p.ids, 0); err != nil {
+		return "", wrapf(err, "could not pack the commits of a release")
+	}
+	return pack.String(), nil
 }
